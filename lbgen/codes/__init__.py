@@ -1,7 +1,7 @@
 """The registry of finding codes: what each `LBnnn` means, what causes it, an example, and the remedy.
 
-A code is never reused for another meaning. 1xx: text and values; 20x to 25x: objects of a topology; 26x to 29x: advice;
-3xx: verdicts of engines; 4xx: engines and runtimes.
+A code is never reused for another meaning. 1xx: text and values; 20x to 25x: objects of a topology; 26x to 29x and
+238: advice; 3xx: verdicts of engines; 4xx: engines and runtimes.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import ip_network
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -13,6 +14,15 @@ from lbgen.plan.model import Listener, Mode, Plan, Rule
 from lbgen.plan.request import Draft, Request
 
 NOWHERE = "lbgen-corpus.invalid"  # a host that no topology names
+
+
+class LabelledDraft(NamedTuple):
+    """A draft and what it tries: rule, path, host, method, or the label of a condition's subject. `field` is that of
+    the match, `hosts` of the route, "" where the rule has no such field."""
+
+    label: str
+    draft: Draft
+    field: str
 
 
 def corpus(plan: Plan) -> tuple[Request, ...]:
@@ -44,24 +54,25 @@ def _request(listener: Listener, draft: Draft) -> Request:
 
 def drafts(rule: Rule) -> Iterator[Draft]:
     """The hit of a rule, then what lies around it. Nothing for a regex that no text could be found for."""
-    return (draft for _, draft in labelled_drafts(rule))
+    return (each.draft for each in labelled_drafts(rule))
 
 
-def labelled_drafts(rule: Rule) -> Iterator[tuple[str, Draft]]:
-    """As `drafts`, each with what it tries: rule, path, host, or the label of a condition's subject."""
+def labelled_drafts(rule: Rule) -> Iterator[LabelledDraft]:
+    """As `drafts`, each with what it tries."""
     hit = matching_draft(rule)
     if hit is None:
         return
-    yield "rule", hit
+    yield LabelledDraft("rule", hit, "")
     for neighbour in rule.match.path.neighbours(hit.path):
-        yield "path", replace(hit, path=neighbour)
+        yield LabelledDraft("path", replace(hit, path=neighbour), "path")
     for host in _hosts(rule):
-        yield "host", replace(hit, host=host)
+        yield LabelledDraft("host", replace(hit, host=host), "hosts")
     if not rule.match.methods:
-        yield from (("method", replace(hit, method=method)) for method in ("HEAD", "POST"))
+        for method in ("HEAD", "POST"):
+            yield LabelledDraft("method", replace(hit, method=method), "")
     for condition in rule.match.conditions:
         for values in condition.operator.neighbours(condition.operator.examples()[0]):
-            yield condition.subject.label, condition.subject.write(hit, values)
+            yield LabelledDraft(condition.subject.label, condition.subject.write(hit, values), condition.field)
 
 
 def overlapping_drafts(one: Rule, other: Rule) -> Iterator[Draft]:

@@ -72,7 +72,8 @@ class Result(Struct, frozen=True):
 
 
 class EngineSession(Struct):
-    """An engine that serves a file's topology, with its stand-ins. `strict`: declared differences must show."""
+    """An engine that serves a file's topology, with its stand-ins. `strict`: declared differences must show. `metrics`:
+    see `ScriptContext`."""
 
     subject: EngineUnderTest
     file: CaseFile
@@ -80,6 +81,7 @@ class EngineSession(Struct):
     endpoints: StandInServers
     handle: ServingEngine | None
     strict: bool = True
+    metrics: Callable[[], str] = str
 
     def address(self, listener: str) -> tuple[str, int]:
         """Where a listener answers ("" = the first)."""
@@ -162,7 +164,7 @@ class EngineSession(Struct):
         served = self.ready.served
         at = {x.name: self.address(x.name) for x in served.listeners} if served is not None else {}
         own = own_headers(self.ready.verdicts.near)
-        return ScriptContext(at, self.endpoints, self.ready.whole, self._log, case.params, own)
+        return ScriptContext(at, self.endpoints, self.ready.whole, self._log, case.params, own, self.metrics)
 
     def _log(self) -> list[tuple[str, Mapping[str, object]]]:
         assert self.handle is not None  # noqa: S101  # nothing is asked of an engine that does not run

@@ -26,6 +26,8 @@ _VERSIONS = {
     "1.2": ssl.TLSVersion.TLSv1_2,
     "1.3": ssl.TLSVersion.TLSv1_3,
 }
+CURVES = {"X25519": "X25519", "P-256": "prime256v1", "P-384": "secp384r1", "P-521": "secp521r1"}
+"""The curves that every OpenSSL has, by their names in a topology."""
 _ALERTS = ("TLSV1_ALERT", "TLSV13_ALERT", "SSLV3_ALERT", "TLSV1_UNRECOGNIZED_NAME")
 
 
@@ -47,7 +49,7 @@ class Handshake(Struct, frozen=True):
 class ClientTls(Struct, frozen=True):
     """What the client offers. `sni` None = no server name. `certificate` is a name of `certificates.SPECS`, shown to
     the server. `ca` is a PEM file by which its certificate is verified (the name is not), "" = not at all. `ciphers`
-    (OpenSSL) are of TLS 1.2."""
+    (OpenSSL) are of TLS 1.2. `curve` (of `CURVES`) is the only one for the key exchange, "" = those of the library."""
 
     sni: str | None = None
     certificate: str = ""
@@ -55,6 +57,7 @@ class ClientTls(Struct, frozen=True):
     min: str = "1.2"
     max: str = "1.3"
     ciphers: str = ""
+    curve: str = ""
     alpn: tuple[str, ...] = ()
 
     def wrap(self, sock: socket.socket) -> ssl.SSLSocket:
@@ -69,6 +72,8 @@ class ClientTls(Struct, frozen=True):
             context.load_cert_chain(folder / f"{self.certificate}.crt", folder / f"{self.certificate}.key")
         if self.ciphers or self.min in ("1.0", "1.1"):
             context.set_ciphers(self.ciphers or "ALL:@SECLEVEL=0")
+        if self.curve:
+            context.set_ecdh_curve(CURVES[self.curve])
         context.minimum_version, context.maximum_version = _VERSIONS[self.min], _VERSIONS[self.max]
         if self.alpn:
             context.set_alpn_protocols(list(self.alpn))

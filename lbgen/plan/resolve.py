@@ -36,6 +36,7 @@ from lbgen.plan.model import (
     Target,
     Use,
 )
+from lbgen.plan.overlay import with_real_endpoints
 from lbgen.plan.path_conditions import PrefixPath
 from lbgen.plan.pool import KEEPALIVE, KEEPALIVE_IDLE
 from lbgen.plan.precedence import group, host_tables
@@ -124,7 +125,7 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
     auths = Auths(topology)
     routes = tuple(_route(topology, expanded, i, route, auths.of_route(i, route)) for i, route in _here(expanded))
     pools = tuple(_pool(name, pool, files, topology) for name, pool in model.pools.items() if name in used)
-    return Plan(
+    found = Plan(
         name=model.name,
         listeners=tuple(
             each for x in _listeners(model, expanded, files, topology.base, issued) for each in _each_port(model, x)
@@ -144,6 +145,7 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
         metrics=None if model.metrics is None else Metrics(model.metrics.address, model.metrics.port),
         acme=resolve_acme(topology, model, tuple(issued.values())),
     )
+    return with_real_endpoints(found, {x.name for x in found.pools if x.stand_ins is False})
 
 
 def _here(expanded: ExpandedTopology) -> Iterator[tuple[int, written_route.Route]]:

@@ -10,6 +10,7 @@ from lbgen.plan.auth import ASKED_WITH, Auth, BasicAuth, ForwardAuth, JwtAuth, K
 from lbgen.plan.files import plain_name
 from lbgen.plan.pool import Balance, Endpoint, Pool
 from lbgen.plan.tls import PoolTls
+from lbgen.plan.values import read_value
 
 if TYPE_CHECKING:
     from lbgen.spec import auth as written_auth
@@ -72,7 +73,7 @@ class Auths:
             host=forward.pool or "" if url is None else _authority(url),
             request_headers=tuple(dict.fromkeys(asked)),
             response_headers=tuple(dict.fromkeys(forward.response_headers)),
-            redirect_to=forward.redirect_to,
+            redirect_to=None if forward.redirect_to is None else read_value(forward.redirect_to),
             connect=times.connect,
             response=times.response,
             field=field,

@@ -118,11 +118,18 @@ def _name(code: CodeType) -> str:
 
 
 def rich_topology(routes: int, *, changed: bool = False, listeners: int = 1) -> str:
-    """As `topology`, with hosts and pools that grow as the routes do, and routes and pools that use what
-    every engine can."""
-    each = max(routes // 6, 1)
+    """As `topology`, with hosts, pools, policies and services that grow as the routes do, and routes and pools that use
+    what every engine can."""
+    each, policies_used = max(routes // 6, 1), -(-routes // 12)
     ports = ", ".join(f"web{n or ''}: {{ port: {8080 + n} }}" for n in range(listeners))
-    lines = ["version: 1", "name: growth", f"listeners: {{ {ports} }}", "pools:"]
+    lines = ["version: 1", "name: growth", f"listeners: {{ {ports} }}", "error_pages: { 5xx: { body: sorry } }"]
+    lines.append("policies:")
+    for n in range(policies_used):
+        fields = f"timeouts: {{ response: {n + 1}s }}, response_headers: {{ set: {{ x-policy: k{n} }} }}"
+        lines.append(f"  k{n}: {{ {fields} }}")
+    lines.append("pools:")
+    for n in range(policies_used):
+        lines.append(f'  s{n}: {{ endpoints: [{{ address: "10.1.{n % 256}.1:{8080 + n // 256}" }}] }}')
     pool_kinds = (
         "sticky: { cookie: LB }",
         "balance: least_connections",
@@ -148,8 +155,11 @@ def rich_topology(routes: int, *, changed: bool = False, listeners: int = 1) -> 
         "forward: %s, compression: { types: [application/json] }, access: { allow: [10.0.0.0/8] }",
         "forward: [{ pool: %s, weight: 9 }, { pool: p0, weight: 1 }], rewrite: { path: /x%%d }",
         "forward: %s, retries: { max: 1, on: [503] }",
+        'forward: %s, policies: [k%%k], request_headers: { set: { x-of: "{client_ip} {header.x-%%d} {cookie.c%%d}" } }',
+        "forward: %s, auth: { forward: { pool: s%%k, path: /r%%d, response_headers: [x-user-%%d] } }",
+        "forward: %s, error_pages: { 404: { body: no-%%d, intercept: true }, 5xx: { body: off-%%d, intercept: true } }",
         "redirect: { path: /new%%d }",
-        'respond: { status: 200, body: "r%%d" }',
+        'respond: { status: 200, body: "r%%d {path}" }',
     )
     lines.append("routes:")
     for n in range(routes):
@@ -157,6 +167,6 @@ def rich_topology(routes: int, *, changed: bool = False, listeners: int = 1) -> 
         match = matches[n % len(matches)] % path
         policy = policies[n % len(policies)]
         policy = policy % f"p{n % each}" if policy.startswith("forward") else policy.replace("%%", "%")
-        policy = policy.replace("%d", str(n))
+        policy = policy.replace("%d", str(n)).replace("%k", str(n // len(policies)))
         lines.append(f"  - {{ name: r{n}, hosts: [h{n % each}.example.com], match: [{{ {match} }}], {policy} }}")
     return "\n".join(lines) + "\n"

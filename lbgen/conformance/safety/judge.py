@@ -15,6 +15,7 @@ from lbgen.plan.forwarding import client_fields
 from lbgen.plan.model import Forward, Listener, Plan, Rewrite, Route
 from lbgen.plan.request import Headers, Request
 from lbgen.plan.simulate import simulate
+from lbgen.plan.values import Fact, Template, placeholders_of
 
 if TYPE_CHECKING:
     from lbgen.conformance.safety.corpus import Attack
@@ -25,6 +26,7 @@ _NEVER_SERVED = ("TRACE", "CONNECT")
 _HOP = frozenset(
     {"close", "keep-alive", "upgrade", "te", "trailers", "http2-settings"}
 )  # what Connection may name towards endpoints
+_SENT = frozenset({Fact.HEADER, Fact.COOKIE})  # what clients may say in values
 _FORWARDED = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id")
 _HOST = re.compile(
     r"(?:[A-Za-z0-9._~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[^][:/,@ ]*)?"
@@ -160,7 +162,7 @@ def _line_choices(headers: Headers, host: str) -> Iterator[Headers]:
     for name, value in headers:
         if name not in _FRAMING:
             lines.setdefault(name, []).append(_CONTROL.sub("?", value))
-    plain = re.sub(r":[^][:]*$", "", host).lower().removesuffix(".")
+    plain = re.sub(r":[^][:]*$", "", host).lower().rstrip(".")
     lines["host"] = [plain if _NAME.fullmatch(plain) else _OTHER]
     for choice in (lambda of: of[-1:], lambda of: of[:1], lambda of: [", ".join(of)]):
         yield tuple((name, value) for name, of in lines.items() for value in choice(of))
@@ -187,7 +189,7 @@ def _changed_fields(
             right = [_expected(name, attack, message, value) for value in usual]
             if name == "x-forwarded-host" and "".join(got) == "" and not attack.names_host:
                 continue
-            if name == "x-forwarded-proto" and got == ["ws"]:  # Traefik's word for the handshake of a WebSocket
+            if name == "x-forwarded-proto" and got in (["ws"], ["wss"]):  # Traefik's words for a WebSocket
                 continue
             if name == "x-forwarded-port" and got == [_port("".join(message.lines("host")))]:  # Traefik's: of the Host
                 continue
@@ -197,7 +199,12 @@ def _changed_fields(
                 yield f"{name} is the client's: {got}"
     edits = route.request_headers
     for name, value in (*edits.set, *((name, None) for name in edits.remove)):
-        if message.lines(name) != ([] if value is None else [value]):
+        if isinstance(value, Template):  # of facts of the request
+            if "forged" in "".join(message.lines(name)) and not any(
+                each.fact in _SENT for each in placeholders_of(value)
+            ):
+                yield f"{name} is the client's: {message.lines(name)}"
+        elif message.lines(name) != ([] if value is None else [value]):
             yield f"{name}: {message.lines(name)}, the route makes it {value}"
     if listener.trusted_proxies and listener.forwarded_headers:
         last = ", ".join(message.lines("x-forwarded-for")).rpartition(",")[2].strip()

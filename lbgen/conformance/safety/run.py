@@ -51,9 +51,18 @@ def guarded_plan(subject: EngineUnderTest, profile: str = "") -> tuple[Plan, lis
 
 
 def with_plain_pools(plan: Plan) -> Plan:
-    """The plan with pools of plain HTTP/1.1, as only that can be read in two ways, and without checks of endpoints."""
+    """The plan with pools of plain HTTP/1.1, as only that can be read in two ways, and without checks of endpoints, and
+    so without backups."""
     pools = (
-        replace(each, protocol=PoolProtocol.HTTP1, tls=None, active=None, passive=None, proxy_protocol=None)
+        replace(
+            each,
+            protocol=PoolProtocol.HTTP1,
+            tls=None,
+            active=None,
+            passive=None,
+            proxy_protocol=None,
+            endpoints=tuple(replace(endpoint, backup=False) for endpoint in each.endpoints),
+        )
         for each in plan.pools
     )
     return replace(plan, pools=tuple(pools))

@@ -52,7 +52,8 @@ NOBODY = "no endpoint"  # what `who_answers` says where none is left
 class ScriptContext(Struct, frozen=True):
     """`at` is the address of each listener by name. `params` is the case's `with`. `log` reads the lines of
     the engine's access log, each with what it says in lbgen's own schema: nothing where the line is about a connection
-    of an L4 listener. `own`: see `judge.differences`."""
+    of an L4 listener. `own`: see `judge.differences`. `metrics` reads the plan's metrics, "" where no agent serves
+    them."""
 
     at: Mapping[str, Address]
     endpoints: StandInServers
@@ -60,6 +61,7 @@ class ScriptContext(Struct, frozen=True):
     log: Callable[[], list[tuple[str, Mapping[str, object]]]]
     params: Mapping[str, Any] = field(default_factory=dict)
     own: frozenset[tuple[str, str]] = frozenset()
+    metrics: Callable[[], str] = str
 
     @property
     def listener(self) -> str:

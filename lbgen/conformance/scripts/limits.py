@@ -121,12 +121,13 @@ def concurrency_is_not_a_rate(ctx: ScriptContext) -> None:
 
 
 def connections_are_limited(ctx: ScriptContext) -> Iterator[str]:
-    """While `most` connections are open no further one is served; once one of them has ended the next is."""
-    most, request = ctx.params["most"], get(ctx.params.get("path", "/"))
+    """While `most` connections are open no further one is served; once one of them has ended the next is. `request`, or
+    a GET of `path`, is what they ask."""
+    most, request = ctx.params["most"], ctx.params.get("request") or get(ctx.params.get("path", "/"))
     closing = replace(request, headers=(*request.headers, ("Connection", "close")))
     time.sleep(0.5)  # those that found the listener open have ended
     with ExitStack() as stack:
-        streams = [stack.enter_context(ctx.connect()) for _ in range(most)]
+        streams = [stack.enter_context(ctx.connect(request)) for _ in range(most)]
         for number, stream in enumerate(streams):
             if (status := stream.ask(request).status) != 200:
                 yield f"connection {number + 1} of {most}: {status}"

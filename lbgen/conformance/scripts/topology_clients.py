@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from lbgen.agent import metric_names
 from lbgen.conformance import judge
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.difference import Difference, late
 from lbgen.conformance.http1_client import serialize
 from lbgen.conformance.http2_client import Http2Client, header_list
 from lbgen.conformance.own_answers import account_of
-from lbgen.conformance.scripts.context import ScriptContext, wait_until, with_control
+from lbgen.conformance.scripts.context import ScriptContext, wait_until, who_answers, with_control
+from lbgen.plan.model import Mode
 from lbgen.plan.simulate import simulate
 
 if TYPE_CHECKING:
@@ -25,6 +28,9 @@ _MESSAGE = b"\x00\x00\x00\x00\x05hello"
 _GRPC = (("content-type", "application/grpc"), ("te", "trailers"), ("grpc-accept-encoding", "identity, deflate, gzip"))
 _EVENTS = 4
 _PIECE = 16_384
+_LONG_ANSWER = 250_000  # bytes, more than sockets hold while the client reads nothing
+_SMALL_WINDOW = 4_096
+_COUNTED = 8.0  # seconds within which a request is in the metrics
 
 
 def grpc_calls(ctx: ScriptContext) -> Iterator[str]:
@@ -115,6 +121,43 @@ def upload_passes(ctx: ScriptContext) -> Iterator[str]:
 
 def _body_bytes(ctx: ScriptContext, names: list[str]) -> int:
     return sum(ctx.endpoints.body_bytes[name] for name in names)
+
+
+def answer_is_taken(ctx: ScriptContext) -> Iterator[str]:
+    """An endpoint of `names` is done with a long answer although the client reads nothing of it."""
+    request = with_control(ctx.params["request"], mode="fixed", body="0123456789", size=_LONG_ANSWER)
+    names = ctx.params["names"]
+
+    def answered() -> int:
+        return sum(ctx.endpoints.answered[name] for name in names)
+
+    before = answered()
+    with ctx.connect(request) as stream:
+        stream.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SMALL_WINDOW)
+        stream.send(serialize(request))
+        if not wait_until(lambda: answered() > before, 3):
+            yield f"the client reads nothing, and the endpoint still sends {_LONG_ANSWER} bytes after 3 s"
+
+
+def requests_are_counted(ctx: ScriptContext) -> Iterator[str]:
+    """Requests, at layer 4 connections, are in the metrics within seconds: of their listener and `route`."""
+    request, route, count, before = ctx.params["request"], ctx.params["route"], 3, -1
+    while before != (before := _counted(ctx, request.listener, route)):  # earlier requests may be counted late
+        time.sleep(_COUNTED / 8)
+    for _ in range(count):
+        who_answers(ctx, request)
+    if not wait_until(lambda: _counted(ctx, request.listener, route) - before == count, _COUNTED):
+        found = _counted(ctx, request.listener, route) - before
+        yield f"{count} requests of route {route} on {request.listener}: the metrics count {found}"
+
+
+def _counted(ctx: ScriptContext, listener: str, route: str) -> int:
+    """What the metrics say came to the listener, of L7 listeners for that route."""
+    text, l4 = ctx.metrics(), ctx.plan.listener(listener).mode is Mode.L4
+    family = metric_names.L4_CONNECTIONS if l4 else metric_names.REQUESTS
+    labels = [f'listener="{listener}"', *([] if l4 else [f'route="{route}"'])]
+    lines = [line for line in text.splitlines() if line.startswith(f"{family.name}{{")]
+    return sum(int(float(line.rpartition(" ")[2])) for line in lines if all(label in line for label in labels))
 
 
 def kept_connection_serves(ctx: ScriptContext) -> Iterator[Difference | str]:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from lbgen.plan.request import Request
 
 _MOST = 1_600  # requests that wait for answers of a rare pool
+_RAISED = 1.2  # seconds after a slow start until an engine that looks once a second has raised the share
+_EASED = 60  # requests whose shares are counted in a slow start, and after it
 _HELD_MS = 1_500  # for which an endpoint keeps its client waiting
 
 
@@ -125,13 +127,16 @@ def _beside_a_slow_one(ctx: ScriptContext) -> None:
 
 def failed_checks_take_out(ctx: ScriptContext) -> None:
     """An endpoint whose checks fail is left out in time, without any request failing afterwards, and serves again in
-    time once they succeed. First its checks are answered wrongly (`status` at `path`; without one it refuses
-    connections), then not at all. Where it is checked on another port, that one fails."""
+    time once they succeed, with all of its share after `slow_ms`. First its checks are answered wrongly (`status` at
+    `path`; without one it refuses connections), then not at all. Where it is checked on another port, that one
+    fails."""
     name, path, seconds = ctx.params["name"], ctx.params["path"], ctx.params["back_ms"] / 1000
     want, checked = set(ctx.params["others"]) or {NOBODY}, _checked(ctx, name)
     for how, out_ms in (("wrong", ctx.params["out_ms"]), ("silent", ctx.params["silent_ms"])):
         healthy = wait_until(lambda: name in _serving(ctx, 12), seconds)
         require(healthy, f"{name} serves nothing although it is healthy")
+        if ctx.params["slow_ms"]:  # until then it may get little, which looks as if it were out
+            time.sleep(ctx.params["slow_ms"] / 1000 + _RAISED)
         begun = time.monotonic()
         with _failing_checks(ctx, checked, how):
             out = wait_until(lambda: _serving(ctx, 8) <= want, out_ms[1] / 1000)
@@ -178,6 +183,27 @@ def _failing_checks(ctx: ScriptContext, checked: str, how: str) -> Iterator[None
             ctx.endpoints.behave(checked, Behaviour(), path=path.partition("?")[0])
 
 
+def endpoint_is_eased_in(ctx: ScriptContext) -> None:
+    """An endpoint whose checks failed gets well below its `share` of requests in the first third of the slow start
+    (`slow_ms`), and all of it afterwards."""
+    name, share, slow = ctx.params["name"], ctx.params["share"], ctx.params["slow_ms"] / 1000
+    others = set(ctx.params["others"])
+    with _failing_checks(ctx, _checked(ctx, name), "wrong"):
+        out = wait_until(lambda: _serving(ctx, 8) <= others, ctx.params["out_ms"][1] / 1000)
+        require(out, f"{name} fails its checks and is not left out")
+    require(wait_until(lambda: name in _serving(ctx, 4), ctx.params["back_ms"] / 1000), f"{name} does not come back")
+    end, early = time.monotonic() + slow / 3, Counter[str]()
+    while time.monotonic() < end and early.total() < _EASED:
+        early[who_answers(ctx, ctx.params["request"])] += 1
+    time.sleep(max(0.0, end - time.monotonic()))
+    sentence = f"just back, {name} got {early[name]} of {early.total()}, expected well below {share:.0%}"
+    require(early[name] <= 0.75 * share * early.total(), sentence)
+    time.sleep(slow)
+    late = Counter(who_answers(ctx, ctx.params["request"]) for _ in range(_EASED))
+    enough = 0.65 * share * _EASED <= late[name]
+    require(enough, f"after the slow start {name} got {late[name]} of {_EASED}, expected {share:.0%}")
+
+
 def failures_eject(ctx: ScriptContext) -> None:
     """`failures` failures in a row take an endpoint out for `eject_ms`, then it serves again. Its checks (`path`)
     succeed meanwhile."""
@@ -197,10 +223,11 @@ def failures_eject(ctx: ScriptContext) -> None:
                 break
         came = arrived() - before
         require(came >= failures, f"{name} was asked {came} times, and fails")
-        time.sleep(TAKES_HOLD)
-        before = arrived()
-        found, more = _serving(ctx, 4 * (len(others) + 1)), arrived() - before
-        require(not more, f"{name} failed {failures} times in a row, and was asked {more} times more")
+        for most in (1, 0):  # an engine may leave out one failure, such as the end of a kept connection
+            time.sleep(TAKES_HOLD)
+            before = arrived()
+            found, more = _serving(ctx, 4 * (len(others) + 1)), arrived() - before
+            require(more <= most, f"{name} failed {failures} times in a row, and was asked {more} times more")
         alone = others or found == {NOBODY}
         require(alone, f"{name} failed {failures} times in a row: {sorted(found)}, expected {NOBODY}")
     time.sleep(ctx.params["eject_ms"] / 1000)
@@ -231,14 +258,15 @@ def backups_take_over(ctx: ScriptContext) -> None:
 
 
 def connections_are_kept(ctx: ScriptContext) -> None:
-    """Requests that follow each other on one connection of a client use connections that endpoints have already; with
-    `keepalive` 0 each has its own. `idle_ms` after the last one, and half as much again, none of them is used."""
+    """Requests that follow each other on one connection of a client use connections that endpoints of `names` have
+    already; with `keepalive` 0 each has its own. `idle_ms` after the last one, and half as much again, none of them is
+    used. `path`: that of their checks, which do not count."""
     count, most, idle = 6 * len(ctx.params["names"]), 2 * len(ctx.params["names"]), ctx.params["idle_ms"] / 1000
-    used, answered = _connections_used(ctx, count)
-    require(answered == count, f"{answered} of {count} requests on one connection reached endpoints")
-    what = f"{count} requests used {len(used)} connections"
+    used, arrived = _connections_used(ctx, count)
+    require(arrived >= count, f"{arrived} requests on one connection reached endpoints, expected {count}")
+    what = f"{arrived} requests used {len(used)} connections"
     if not ctx.params["keepalive"]:
-        require(len(used) == count, f"{what}, expected one for each")
+        require(len(used) == arrived, f"{what}, expected one for each")
     else:
         require(len(used) <= most, late(f"{what}, expected {most} at most"))
     if idle:
@@ -249,19 +277,20 @@ def connections_are_kept(ctx: ScriptContext) -> None:
 
 
 def _connections_used(ctx: ScriptContext, count: int) -> tuple[set[tuple[str, int]], int]:
-    """The connections to endpoints of `names` on which `count` requests came, and how many came."""
-    request, pool = ctx.params["request"], ctx.params["pool"]
-    used: set[tuple[str, int]] = set()
-    answered = 0
-    with ctx.connect(request) as stream:
-        for _ in range(_MOST if pool else count):
-            account = account_of(stream.ask(request))
-            if account is None or answered == count:
+    """The connections on which requests came to endpoints of `names`, `count` at least, and how many came."""
+    names, path, begun = set(ctx.params["names"]), ctx.params["path"], time.monotonic()
+
+    def came() -> list[tuple[str, int]]:
+        seen = (x for x in tuple(ctx.endpoints.seen) if x.at >= begun and x.name in names)
+        return [(x.name, x.connection) for x in seen if not _is(x.target, path)]
+
+    with ctx.connect(ctx.params["request"]) as stream:
+        for _ in range(_MOST):
+            if stream.ask(ctx.params["request"]).status is None or len(came()) >= count:
                 break
-            if account["name"] in ctx.params["names"]:
-                used.add((account["name"], account["connection"]))
-                answered += 1
-    return used, answered
+    wait_until(lambda: len(came()) >= count, 1)  # copies come later
+    found = came()
+    return set(found), len(found)
 
 
 def request_is_logged(ctx: ScriptContext) -> Iterator[str]:

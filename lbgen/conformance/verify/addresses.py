@@ -82,6 +82,8 @@ def move_to_loopback(jobs: list[Job]) -> list[Job]:
         plan = replace(plan, listeners=tuple(_on_this_host(listener) for listener in plan.listeners))
         endpoints = [endpoint for pool in plan.pools for endpoint in pool.endpoints]
         plan = with_endpoints(plan, {x.field: (LOOPBACK, ports.take()) for x in endpoints})
+        if plan.metrics is not None:
+            plan = replace(plan, metrics=replace(plan.metrics, address=LOOPBACK, port=ports.take()))
         plan = replace(plan, pools=tuple(_checked_where_it_serves(pool) for pool in plan.pools))
         own = {moved[x.name]: x.port for x in job.plan.listeners}
         placed.append(replace(job, plan=plan, own_ports=own))

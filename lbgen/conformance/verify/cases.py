@@ -16,7 +16,7 @@ from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import drafts
 from lbgen.conformance.transport import has_certificate_for, host_of
 from lbgen.conformance.verify.credentials import with_credentials
-from lbgen.plan.model import Forward, HostTable, Listener, Plan, PoolProtocol, Route, Rule
+from lbgen.plan.model import Forward, HostTable, Listener, Plan, Pool, PoolProtocol, Route, Rule
 from lbgen.plan.policy import IDEMPOTENT, Access, KeyKind, Retries, RetryCause
 from lbgen.plan.simulate import simulate
 
@@ -29,13 +29,15 @@ OTHER_NAME = "listener.tls.client.other_name"
 BODY = "timeouts.idle.body"
 TUNNEL = ("timeouts.idle.tunnel", "timeouts.idle.tunnel_end")
 ALIKE = "route.retries.alike"  # causes that an engine cannot tell apart
+ONE_TIMER = ("timeouts.response.routes", "timeouts.response.longer")  # of engines with one for response and idle
 HANG = {"mode": "hang", "wait_ms": 60_000}
 _EXCUSES: dict[str, tuple[str, ...]] = {
     "6.idle": (BODY,),
     "6.request": (BODY, "timeouts.request"),
     **dict.fromkeys(("6.retries.close", "6.retries.reset"), (ALIKE, "route.retries")),
     "6.retries": ("route.retries",),
-    **dict.fromkeys(("5.close", "5.reset", "6.connect", "6.response"), (ALIKE,)),
+    "6.response": (ALIKE, *ONE_TIMER),
+    **dict.fromkeys(("5.close", "5.reset", "6.connect"), (ALIKE,)),
 }
 _DENIED = 403
 _LOOPBACK = ip_network("127.0.0.0/8")
@@ -143,9 +145,14 @@ def _served(plan: Plan, listener: Listener, table: HostTable, rule: Rule, client
             request = replace(replace(draft, host=host).request(listener.name), client=source)
             request = request if method is None else replace(request, method=method)
             request = with_credentials(plan.route(rule.route), request)
-            outcome = simulate(plan, request)
-            if outcome.route == rule.route and _DENIED not in (outcome.status, *outcome.causes):
+            if is_served(plan, plan.route(rule.route), request):
                 yield request
+
+
+def is_served(plan: Plan, route: Route, request: Request) -> bool:
+    """Whether the route takes the request and lets its client in."""
+    outcome = simulate(plan, request)
+    return outcome.route == route.name and _DENIED not in (outcome.status, *outcome.causes)
 
 
 def _hosts(listener: Listener, table: HostTable, draft: Draft) -> tuple[str, ...]:
@@ -163,9 +170,14 @@ def _clients(listener: Listener, route: Route, client: str, draft: Draft) -> Ite
     yield client
     if not client.startswith("127."):
         yield from addresses((draft.client,))
-        for access in (listener.access, route.access):
-            yield from addresses((access and access.allow) or ())
-        yield from addresses(listener.trusted_proxies)
+        yield from listed_addresses(listener, route)
+
+
+def listed_addresses(listener: Listener, route: Route) -> Iterator[str]:
+    """Addresses that access lists may let in."""
+    for access in (listener.access, route.access):
+        yield from addresses((access and access.allow) or ())
+    yield from addresses(listener.trusted_proxies)
 
 
 def addresses(networks: tuple[str, ...]) -> Iterator[str]:
@@ -174,6 +186,11 @@ def addresses(networks: tuple[str, ...]) -> Iterator[str]:
         network = ip_network(text)
         if network.version == 4 and not network.overlaps(_LOOPBACK):
             yield str(network[min(9, network.num_addresses - 1)])
+
+
+def reached_fields(pool: Pool) -> tuple[str, ...]:
+    """The fields of a pool of one endpoint that any request tries which reaches it."""
+    return (f"{pool.field}.balance", f"{pool.field}.endpoints[0].address") if len(pool.endpoints) == 1 else ()
 
 
 def has_http2_upstream(plan: Plan, request: Request) -> bool:

@@ -16,11 +16,13 @@ from msgspec import Struct
 from lbgen.conformance.judge import behaviour_of
 from lbgen.conformance.pages import shown_pages
 from lbgen.conformance.runner import CaseState
+from lbgen.conformance.verify.cases import reached_fields
 from lbgen.plan.auth import BasicAuth, ForwardAuth, JwtAuth
 from lbgen.plan.error_pages import ErrorPage, page_for
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, Protocol, Redirect, Respond, Route
 from lbgen.plan.simulate import simulate
 from lbgen.plan.tls import Certificate, File
+from lbgen.plan.values import Template
 
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case
@@ -29,10 +31,11 @@ if TYPE_CHECKING:
 # Names of a plan that are no fields of a topology, or that have a line of their own below.
 _NO_FIELDS = frozenset(
     {
-        *("name", "index", "field", "names", "hosts", "l4_rules", "mode", "protocol_of", "metrics", "is_ip", "host"),
-        *("address_written", "public_port", "cookie_value", "written", "addresses", "stand_ins", "leads_to", "ciphers"),
+        *("name", "index", "field", "names", "hosts", "l4_rules", "mode", "protocol_of", "metrics", "is_ip"),
+        *("address_written", "public_port", "cookie_value", "written", "addresses", "stand_ins", "leads_to"),
     }
 )
+_MADE = {("Listener", "protocol"), ("Endpoint", "host"), ("ForwardAuth", "host")}  # with others, and of others
 _OF_L4 = {  # the only fields that layer 4 has
     Listener: frozenset({"address", "port", "tls", "proxy_protocol", "max_connections", "access"}),
     Route: frozenset({"action", "access"}),
@@ -44,6 +47,7 @@ _WORDS = {  # what the topology calls them
     "client_header": "client_ip.header",
     "real_ip": "forwarded_headers.real_ip",
     "forwarded": "forwarded_headers.forwarded",
+    "ciphers": "policy",
     "client_ca": "client.ca",
     "client_required": "client.verify",
     "active": "health.active",
@@ -84,6 +88,7 @@ _TRIED: dict[str, tuple[str, ...]] = {
     "5.auth-forward": ("{r}.auth.forward",),
     "5.close": ("{r}.retries.methods", "{r}.retries.on"),
     "5.concurrency": ("{r}.concurrency",),
+    "5.connections": ("{l}.max_connections",),
     "5.limits.headers": ("{l}.limits.headers",),
     "5.limits.target": ("{l}.limits.target",),
     "5.max_body": ("{r}.max_body",),
@@ -91,7 +96,9 @@ _TRIED: dict[str, tuple[str, ...]] = {
     "5.reset": ("{r}.retries.methods", "{r}.retries.on"),
     "5.tls.alpn": ("{l}.http2",),
     "5.tls.client": ("{l}.tls.client",),
+    "5.tls.curves": ("{l}.tls.curves",),
     "5.tls.endpoint": ("{p}.tls.ca", "{p}.tls.server_name", "{p}.tls.verify"),
+    "5.tls.policy": ("{l}.tls.policy",),
     "5.tls.sni": ("{l}.tls.certificates", "{l}.tls.acme"),
     "5.tls.version": ("{l}.tls.min_version",),
     "6.active": ("{p}.health.active",),
@@ -103,6 +110,7 @@ _TRIED: dict[str, tuple[str, ...]] = {
     "6.full": ("{p}.connections.max_per_endpoint",),
     "6.idle": ("{r}.timeouts.idle",),
     "6.passive": ("{p}.health.passive",),
+    "6.queue": ("{p}.connections.queue",),
     "6.request": ("{r}.timeouts.request",),
     "6.response": ("{r}.timeouts.response",),
     "6.retries": ("{r}.retries.max", "{r}.retries.on", "{r}.retries.methods"),
@@ -182,7 +190,7 @@ def _of_route(plan: Plan, route: Route) -> Iterator[str]:
 
 def _leaves(value: Any, place: str, *, l4: bool) -> Iterator[str]:  # noqa: ANN401  # any part of a plan
     """The fields below `place` that have a value."""
-    if isinstance(value, File):
+    if isinstance(value, File | Template):
         yield place
     elif isinstance(value, Struct):
         yield from _of_struct(value, place, l4=l4)
@@ -221,9 +229,7 @@ def _of_struct(value: Struct, place: str, *, l4: bool) -> Iterator[str]:
         if name in _NO_FIELDS or (l4 and name not in _OF_L4.get(kind, (name,))):
             continue
         each = getattr(value, name)
-        if (kind is Listener and name == "protocol") or (
-            name == "client_required" and getattr(value, "client_ca", None) is None
-        ):
+        if (kind.__name__, name) in _MADE or (name == "client_required" and getattr(value, "client_ca", None) is None):
             continue
         if kind.__name__ == "Endpoint" and name == "port":
             yield f"{place}.address"
@@ -267,8 +273,7 @@ def tried_fields(plan: Plan, case: Case) -> Iterator[str]:
         pools = [plan.pool(case.params["pool"])] if case.params.get("pool") else [plan.pool(x) for x in _pools(route)]
         if len(pools) == 1 and (case.oracle or case.clause in ("7.bytes", "7.datagrams")):
             yield f"{named(plan, route.field)}.forward"
-            if len(pools[0].endpoints) == 1:
-                yield from (f"{pools[0].field}.{word}" for word in ("balance", "endpoints[0].address"))
+            yield from reached_fields(pools[0])
         for word in words:
             for at in [pool.field for pool in pools] if "{p}" in word else [""]:
                 yield word.format(l=listener.field, r=named(plan, route.field), p=at)

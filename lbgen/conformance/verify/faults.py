@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import chain
 from math import ceil, log
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from lbgen.conformance.verify.cases import (
     ALIKE,
     BODY,
     HANG,
+    ONE_TIMER,
     SERVER,
     TUNNEL,
     Phase,
@@ -33,7 +35,10 @@ from lbgen.conformance.verify.cases import (
     tries,
     with_headers,
 )
+from lbgen.conformance.verify.coverage import named
 from lbgen.conformance.verify.forward_auth import forward_auth_cases, serves_alone
+from lbgen.conformance.verify.pools import kept_case
+from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.model import Forward, Mode, Plan, Pool, PoolProtocol, Route, Timeouts
 from lbgen.plan.policy import ActiveHealth, KeyKind, RetryCause
 from lbgen.plan.simulate import simulate
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
 
 _ONE_ATTEMPT = "route.forward.one_attempt"
 _NO_RETRY = "statuses.failures.kept_no_retry"  # an endpoint that closes where others are tried again
+_FAILED_TLS = "statuses.failures.tls"
 _OWN = 500  # a status that nobody retries unless asked
 _NEVER = 1e-7  # chance that so many requests do not meet a share
 _TOLD = 0.55  # of a time: what ends before it is another time
@@ -74,6 +80,7 @@ def fault_cases(plan: Plan, client: str) -> tuple[ScheduledCase, ...]:
 
 def _every(plan: Plan, client: str) -> Iterator[ScheduledCase]:
     checked: set[str] = set()  # routes to pools with health checks, each of which is tried once
+    asked: set[str] = set()  # pools of services, the same
     for listener in plan.listeners:
         if listener.mode is not Mode.L7:
             yield from l4.l4_cases(plan, listener, client)
@@ -81,10 +88,16 @@ def _every(plan: Plan, client: str) -> Iterator[ScheduledCase]:
         yield from timeouts.client_timeout_cases(plan, listener, client)
         for route, hit in route_requests(plan, listener, client):
             yield from forward_auth_cases(plan, route, hit)
+            if isinstance(route.auth, ForwardAuth) and route.auth.pool not in asked:
+                asked.add(route.auth.pool)
+                yield kept_case(plan.pool(route.auth.pool), hit, route)
             if not isinstance(route.action, Forward):
                 continue
             if not has_health_checks(plan, route.action):
                 found = _route(plan, route, route.action, hit)
+                if _is_crowded(plan, route):
+                    pools = [plan.pool(target.pool) for target in route.action.targets if target.weight]
+                    found = chain(found, _unreachable_pools(pools, route, route.action, hit))
                 yield from (serves_alone(one, route) for one in _apart(plan, route, found))
             elif route.name not in checked:
                 checked.add(route.name)
@@ -100,7 +113,7 @@ def _apart(plan: Plan, route: Route, found: Iterator[ScheduledCase]) -> Iterator
         return
     keys = [x.key.kind for x in (rate, most) if x is not None]
     pools = [plan.pool(target.pool) for target in getattr(route.action, "targets", ())]
-    crowded = any(pool.max_per_endpoint is not None for pool in pools)
+    crowded = _is_crowded(plan, route)
     shared = any(pool.protocol is not PoolProtocol.HTTP1 for pool in pools)  # what ends a connection ends its streams
     for number, one in enumerate(found):
         case = one.case
@@ -116,14 +129,21 @@ def _apart(plan: Plan, route: Route, found: Iterator[ScheduledCase]) -> Iterator
             return
         if shared:
             one = replace(one, case=replace(one.case, features=(*case.features, SERVER)))
-        if KeyKind.ROUTE in keys or crowded or shared:
+        if crowded or shared:
             if shared and one.phase in (Phase.REFUSED, Phase.DROPPED, Phase.FOREIGN) and not one.pool:
                 yield one
                 continue
-            if one.phase not in (Phase.CALM, Phase.HEAVY):
+            if one.phase not in (Phase.CALM, Phase.HEAVY, Phase.ALONE):
                 continue
             one = replace(one, phase=Phase.ALONE)
         yield one
+
+
+def _is_crowded(plan: Plan, route: Route) -> bool:
+    """Whether its requests count together, however many clients send them."""
+    pools = [plan.pool(target.pool) for target in getattr(route.action, "targets", ())]
+    most = route.concurrency
+    return any(x.max_per_endpoint is not None for x in pools) or (most is not None and most.key.kind is KeyKind.ROUTE)
 
 
 def _route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCase]:
@@ -132,7 +152,7 @@ def _route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[
     for method in [hit.method] if hit.method != "GET" else ["GET", "POST"]:
         asked = replace(hit, method=method)
         if simulate(plan, asked).route == route.name:
-            yield from _failing(route, action, asked)
+            yield from _failing(plan, route, action, asked)
             yield from _unreachable(route, action, asked)
             yield from _mistaken(plan, route, action, asked)
     if hit.method != "HEAD":
@@ -175,19 +195,19 @@ def _split(route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCas
         if not target.weight:
             continue
         most = min(_MOST_DRAWN, ceil(log(_NEVER) / log(1 - target.weight / total)))
-        for clause, phase, time, cause in (
-            ("6.response", Phase.HUNG, times.response, RetryCause.TIMEOUT),
-            ("6.connect", Phase.DROPPED, times.connect, RetryCause.CONNECT_FAILURE),
+        for clause, phase, time, cause, excuses in (
+            ("6.response", Phase.HUNG, times.response, RetryCause.TIMEOUT, ONE_TIMER),
+            ("6.connect", Phase.DROPPED, times.connect, RetryCause.CONNECT_FAILURE, ()),
         ):
             count = tries(action.retries, cause, hit.method)
             if not time or (times.request and count * time >= times.request):
                 continue
             params = {"request": hit, "pool": target.pool, "most": most, "within_ms": time_window(count * time, count)}
-            one = script_case(clause, "split_fails", hit, params, alike, route.name)
+            one = script_case(clause, "split_fails", hit, params, (*alike, *excuses), route.name)
             yield replace(one, phase=phase, pool=target.pool)
 
 
-def _failing(route: Route, action: Forward, asked: Request) -> Iterator[ScheduledCase]:
+def _failing(plan: Plan, route: Route, action: Forward, asked: Request) -> Iterator[ScheduledCase]:
     """Endpoints that close, reset, hang, or answer with an error of their own."""
     times, retries = action.timeouts, action.retries
     count = tries(retries, RetryCause.RESET, asked.method)
@@ -203,6 +223,12 @@ def _failing(route: Route, action: Forward, asked: Request) -> Iterator[Schedule
     if times.response and (not times.request or total < times.request):
         clause = "6.response" if count == 1 else "6.retries.timeout"
         yield fault_case(clause, asked, route, HANG, fault=504, tries=count, within_ms=time_window(total, count))
+    if retries is not None and retries.budget is not None and times.response and not times.request and count > 1:
+        params = {"request": asked, "budget": retries.budget, "max": retries.max}
+        field = (f"{named(plan, route.field)}.retries.budget",)
+        yield alone_case(
+            "6.retries.budget", "retries_are_bounded", asked, params, ("route.retries",), route.name, tried=field
+        )
     for status in dict.fromkeys((_OWN, *(retries.statuses if retries is not None else ()))):
         own = {"mode": "fixed", "status": status, "body": "its own\n"}
         count = tries(retries, status, asked.method)
@@ -226,7 +252,8 @@ def _mistaken(plan: Plan, route: Route, action: Forward, asked: Request) -> Iter
     """Endpoints that show the certificate of another name."""
     tls = [plan.pool(target.pool).tls for target in action.targets if target.weight]
     if all(x is not None and x.verify for x in tls):
-        yield replace(fault_case("5.tls.endpoint", asked, route, fault=502), phase=Phase.FOREIGN)
+        one = fault_case("5.tls.endpoint", asked, route, fault=502)
+        yield replace(one, case=replace(one.case, features=(*one.case.features, _FAILED_TLS)), phase=Phase.FOREIGN)
     elif all(x is not None and not x.verify for x in tls):
         yield replace(fault_case("5.tls.endpoint", asked, route), phase=Phase.FOREIGN)
 
@@ -234,6 +261,8 @@ def _mistaken(plan: Plan, route: Route, action: Forward, asked: Request) -> Iter
 def _silent(route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCase]:
     """Bodies that stop."""
     times = action.timeouts
+    if action.buffering.response:
+        return  # nothing of the answer may have come to the client
     if times.idle and (not times.request or times.idle < times.request):
         stall = {"mode": "stall_body", "wait_ms": 60_000}
         yield fault_case("6.idle.body", hit, route, stall, cut=True, within_ms=time_window(times.idle, 3))

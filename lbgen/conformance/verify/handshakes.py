@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE
-from lbgen.conformance.transport import TransportOptions, without_verification
+from lbgen.conformance.transport import CURVES, TransportOptions, without_verification
 from lbgen.conformance.verify.substitute_certificates import FOREIGN
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from lbgen.plan.tls import Certificate, ListenerTls
 
 NO_NAME = ("listener.tls.no_sni.other",)
+_REFUSAL = ("listener.tls.client.refusal",)
 _NOTHING: dict[str, Any] = {"unanswered": True}
+_WEAK = "ECDHE-ECDSA-AES128-SHA:ECDHE-RSA-AES128-SHA"  # of TLS 1.2, which no policy has
 
 
 def handshake_cases(listener: Listener, hit: Request) -> Iterator[Case]:
@@ -51,12 +53,18 @@ def handshake_cases(listener: Listener, hit: Request) -> Iterator[Case]:
     if old is not None:
         yield case("5.tls.version", {"min": old[0], "max": old[1]}, _NOTHING)
     yield case("5.tls.version", {"min": "1.3"}, {"tls": {"version": "1.3"}})
+    if tls.ciphers:
+        yield case("5.tls.policy", {"max": "1.2"}, {"tls": {"version": "1.2"}})
+        yield case("5.tls.policy", {"max": "1.2", "ciphers": _WEAK}, {**_NOTHING, "no_handshake": True})
+    for curve in CURVES if tls.curves else ():  # over TLS 1.3, where a certificate's own curve does not count
+        shaken = {"tls": {}} if curve in tls.curves else {**_NOTHING, "no_handshake": True}
+        yield case("5.tls.curves", {"min": "1.3", "curve": curve}, shaken)
     offers = ("h2", "http/1.1") if not listener.http2 else ("http/1.1",)
     yield case("5.tls.alpn", {"alpn": offers}, {"tls": {"alpn": "http/1.1"}})
     if tls.client_ca is not None:
-        yield case("5.tls.client", {"certificate": FOREIGN}, _NOTHING)
-        yield case("5.tls.client", {"certificate": "client"}, {})
-        yield case("5.tls.client", {"certificate": ""}, _NOTHING if tls.client_required else {})
+        for name, refused in ((FOREIGN, True), ("client", False), ("", tls.client_required)):
+            one = case("5.tls.client", {"certificate": name}, _NOTHING if refused else {})
+            yield replace(one, features=_REFUSAL) if refused else one
 
 
 def names(tls: ListenerTls) -> Iterator[str]:

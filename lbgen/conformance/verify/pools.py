@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from lbgen.conformance.verify.cases import ScheduledCase, alone_case, distinct_client, first_case, with_headers
-from lbgen.plan.model import Balance, Endpoint, Mode, Plan, Pool, PoolProtocol, Protocol, Route
+from lbgen.plan.model import Balance, Endpoint, Mode, Plan, Pool, Protocol, Route
 from lbgen.plan.policy import Access, ActiveHealth, Key, KeyKind
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def pool_cases(
     yield from _balance(pool, main, common, route, access, l4=l4, secret=secret, udp=listener.protocol is Protocol.UDP)
     if not l4:
         yield from _places(pool, main, backups, hit, route)
-        yield from _kept(pool, main, common, route)
+        yield kept_case(pool, hit, route)
     if pool.proxy_protocol is not None and not (secret or of or listener.protocol is Protocol.UDP):
         params = {"request": hit, "version": int(pool.proxy_protocol.removeprefix("v"))}
         tried = (f"{pool.field}.proxy_protocol",)
@@ -54,15 +54,20 @@ def pool_cases(
 def _places(
     pool: Pool, main: list[tuple[int, Endpoint]], backups: list[str], hit: Request, route: Route
 ) -> Iterator[ScheduledCase]:
-    if pool.max_per_endpoint is not None and pool.queue is None and pool.max_per_endpoint * len(main) <= MOST:
-        params = {"request": hit, "most": pool.max_per_endpoint * len(main), "status": 503, "hold_ms": hold_time(route)}
-        if not backups:
-            chosen = pool.balance in _CHOSEN and len(main) > 1
-            features = (
-                "pool.connections.max_per_endpoint",
-                *(("pool.connections.max_per_endpoint.chosen",) if chosen else ()),
-            )
-            yield alone_case("6.full", "concurrency_holds", hit, params, features, route.name)
+    if pool.max_per_endpoint is None or pool.max_per_endpoint * len(main) > MOST:
+        return
+    params = {"request": hit, "most": pool.max_per_endpoint * len(main), "status": 503, "hold_ms": hold_time(route)}
+    if pool.queue is not None and pool.queue.size <= MOST and pool.balance not in _CHOSEN:
+        waits = {"size": pool.queue.size, "timeout_ms": pool.queue.timeout}
+        tried = (f"{pool.field}.connections.max_per_endpoint",)
+        yield alone_case("6.queue", "queue_holds", hit, {**params, **waits}, (), route.name, tried=tried)
+    elif pool.queue is None and not backups:
+        chosen = pool.balance in _CHOSEN and len(main) > 1
+        features = (
+            "pool.connections.max_per_endpoint",
+            *(("pool.connections.max_per_endpoint.chosen",) if chosen else ()),
+        )
+        yield alone_case("6.full", "concurrency_holds", hit, params, features, route.name)
 
 
 def hold_time(route: Route) -> int:
@@ -72,19 +77,16 @@ def hold_time(route: Route) -> int:
     return min([_LONG, *(int(limit) * 3 // 4 for limit in limits)])
 
 
-def _kept(
-    pool: Pool, main: list[tuple[int, Endpoint]], common: dict[str, Any], route: Route
-) -> Iterator[ScheduledCase]:
-    """Connections to endpoints that are used again, and those that are idle."""
-    if pool.protocol is not PoolProtocol.HTTP1 or pool.proxy_protocol is not None:
-        return
+def kept_case(pool: Pool, hit: Request, route: Route, *excuses: str) -> ScheduledCase:
+    """Connections to endpoints that are used again, and those that are idle. `hit` leads requests to the pool, be it
+    as copies or questions; `excuses` are those of these."""
     idle = pool.keepalive_idle if pool.keepalive_idle <= _LONGEST_IDLE else 0
-    names = [f"{pool.name}-{n}" for n, _ in main]
-    params = {**common, "names": names, "keepalive": pool.keepalive, "idle_ms": idle}
-    features = ("pool.connections.keepalive", "pool.connections.keepalive_idle")
+    names = [f"{pool.name}-{n}" for n, endpoint in enumerate(pool.endpoints) if endpoint.weight and not endpoint.backup]
+    path = None if pool.active is None else pool.active.path
+    params = {"request": hit, "names": names, "keepalive": pool.keepalive, "idle_ms": idle, "path": path}
+    features = ("pool.connections.keepalive", "pool.connections.keepalive_idle", *excuses)
     tried = [f"{pool.field}.connections.keepalive"] + ([f"{pool.field}.connections.keepalive_idle"] if idle else [])
-    hit = common["request"]
-    yield alone_case("6.kept", "connections_are_kept", hit, params, features, route.name, tried=tuple(tried))
+    return alone_case("6.kept", "connections_are_kept", hit, params, features, route.name, tried=tuple(tried))
 
 
 def _health(
@@ -103,9 +105,14 @@ def _health(
     active, passive = pool.active, pool.passive
     if active is not None and alone:
         params = {**common, "name": names[0], "others": others, **_checks(pool, active)}
-        features = ("pool.health.active",)
+        features = ("pool.health.active", "pool.health.active.routes")
         tried = (f"{pool.field}.endpoints[{main[0][0]}].address",)
         yield alone_case("6.active", "failed_checks_take_out", hit, params, features, route.name, tried=tried)
+        weights = {endpoint.weight for _, endpoint in main}
+        if pool.slow_start and others and len(weights) == 1 and pool.balance is Balance.ROUND_ROBIN:
+            eased, field = {**params, "share": 1 / len(main)}, (f"{pool.field}.slow_start",)
+            excuses = ("pool.slow_start",)
+            yield alone_case("6.slow-start", "endpoint_is_eased_in", hit, eased, excuses, route.name, tried=field)
     if backups and (active is not None or passive is not None):
         out = _checks(pool, active) if active is not None else _ejected(pool)
         params = {**common, "names": names, "backups": backups, "checked": active is not None, **out}
@@ -128,6 +135,7 @@ def _checks(pool: Pool, active: ActiveHealth) -> dict[str, Any]:
         "fall": active.fall,
         "out_ms": (0, active.fall * active.interval + active.timeout + _MARGIN),
         "silent_ms": (round(_EARLY * ((active.fall - 1) * active.interval + active.timeout)), silent),
+        "slow_ms": pool.slow_start,
         "back_ms": active.rise * active.interval + active.timeout + pool.slow_start + _MARGIN,
     }
 

@@ -20,6 +20,8 @@ from lbgen.conformance.verify.cases import (
     distinct_client,
     has_http2_upstream,
     is_limited_by_client,
+    is_served,
+    listed_addresses,
     route_requests,
     server_name_excuses,
 )
@@ -27,7 +29,7 @@ from lbgen.conformance.verify.coverage import named
 from lbgen.conformance.verify.credentials import with_credentials
 from lbgen.conformance.verify.handshakes import handshake_cases
 from lbgen.conformance.verify.route_policies import FORGED, policy_requests
-from lbgen.plan.conditions import SUBJECTS, Header, features_of
+from lbgen.plan.conditions import Cookie, Header, Query, features_of
 from lbgen.plan.forwarding import client_fields, state_client
 from lbgen.plan.matching import mismatch
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Route, Rule
@@ -48,7 +50,6 @@ AMBIGUOUS_PATHS = (
 )
 ANYBODY = ""  # whatever client the cases come from
 _NOBODY = (ANYBODY, Request().client)
-_PARTS = {"path": "path", **{each.label: each.word for each in SUBJECTS}}
 _STRICT = Paths()
 _SET_ELSEWHERE = ("host", "connection", "content-length", "transfer-encoding", "te", "upgrade", "cookie")
 _MOST_PAIRS = 2_000
@@ -77,10 +78,10 @@ class ClauseRequest(Struct, frozen=True):
     fields: tuple[str, ...] = ()
 
 
-def request_cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Case, ...]:
+def request_cases(plan: Plan, client: str, *, most: int, seed: int, handshakes: bool = True) -> tuple[Case, ...]:
     """At most `most` cases, every rule's own request among them; the rest is drawn by `seed` when there are more.
 
-    `client` is the address they come from.
+    `client` is the address they come from. `handshakes`: with those of TLS, which read the certificates' files.
     """
     every: dict[Request, ClauseRequest] = {}
     local = client.startswith("127.")
@@ -113,13 +114,13 @@ def request_cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Cas
             if limited and ask.request.client == client
             else ask.request,
             Expect(),
-            features=(*_of_repeated_lines(ask.request), *_also(plan, ask.request)),
+            features=(*_of_repeats(ask.request), *_also(plan, ask.request)),
             transport=without_verification(plan.listener(ask.request.listener), ask.request),
             tries_fields=ask.fields,
         )
         for n, ask in enumerate(found, 1)
     )
-    return (*requests, *_handshakes(plan, client))
+    return (*requests, *(_handshakes(plan, client) if handshakes else ()))
 
 
 def _handshakes(plan: Plan, client: str) -> Iterator[Case]:
@@ -158,8 +159,8 @@ def clause_requests(plan: Plan) -> Iterator[ClauseRequest]:
             continue
         known = rules(listener)
         for rule in known:
-            for what, draft in labelled_drafts(rule):
-                yield ClauseRequest(f"2.{what}", draft.request(listener.name), tuple(_fields(plan, rule, what)))
+            for what, draft, field in labelled_drafts(rule):
+                yield ClauseRequest(f"2.{what}", draft.request(listener.name), tuple(_fields(plan, rule, field)))
         yield from _orders(listener, known)
         for rule in known:
             hit = matching_draft(rule)
@@ -179,12 +180,10 @@ def clause_requests(plan: Plan) -> Iterator[ClauseRequest]:
         yield ClauseRequest("3.host", replace(nowhere, headers=(("Host", f"{NOWHERE}:99x"),)))
 
 
-def _fields(plan: Plan, rule: Rule, what: str) -> Iterator[str]:
-    """The fields of a rule that a draft tries: what it is near to miss, or does miss."""
-    if what == "host":
-        yield f"{named(plan, plan.route(rule.route).field)}.hosts"
-    elif what in _PARTS:
-        yield f"{named(plan, rule.field)}.{_PARTS[what]}"
+def _fields(plan: Plan, rule: Rule, field: str) -> Iterator[str]:
+    """The field of a rule that a draft tries: what it is near to miss, or does miss."""
+    if field:
+        yield f"{named(plan, plan.route(rule.route).field if field == 'hosts' else rule.field)}.{field}"
 
 
 def rules(listener: Listener) -> list[Rule]:
@@ -252,10 +251,12 @@ def _covers(path: str, starts: Sequence[int]) -> Iterator[Hashable]:
 
 
 def _around(plan: Plan, listener: Listener, hit: Request, route: Route) -> Iterator[ClauseRequest]:
-    """What a route does with a request beside matching it."""
-    if simulate(plan, hit).route != route.name:
+    """What a route does with a request beside matching it, from an address that is let in."""
+    asked = (replace(hit, client=client) for client in (hit.client, *listed_addresses(listener, route)))
+    served = next((each for each in asked if is_served(plan, route, each)), None)
+    if served is None:
         return
-    hit = with_credentials(route, hit)
+    hit = with_credentials(route, served)
     for clause, request in policy_requests(
         plan, listener, route, replace(hit, client=ANYBODY if hit.client in _NOBODY else hit.client)
     ):
@@ -310,10 +311,14 @@ def _edited(route: Route) -> Iterator[str]:
         yield from edits.remove
 
 
-def _of_repeated_lines(request: Request) -> tuple[str, ...]:
-    """Parts of clauses whose verdict may excuse what an engine makes of a header that comes on several lines."""
-    names = [name.lower() for name, _ in request.headers if name.lower() != "cookie"]
-    if len(set(names)) == len(names):
-        return ()
-    matched = (*features_of(Header), "route.request_headers.add")
-    return tuple(f"{feature}.lines" for feature in matched)
+def _of_repeats(request: Request) -> Iterator[str]:
+    """Parts of clauses whose verdict may excuse what an engine makes of a header that comes on several lines, and of
+    parameters and cookies that are there more than once."""
+    lines = [name.lower() for name, _ in request.headers if name.lower() != "cookie"]
+    if len(set(lines)) < len(lines):
+        yield from (f"{feature}.lines" for feature in (*features_of(Header), "route.request_headers.add"))
+    cookies = "; ".join(value for name, value in request.headers if name.lower() == "cookie")
+    for subject, text, mark in ((Query, request.target.partition("?")[2], "&"), (Cookie, cookies, ";")):
+        given = [part.partition("=")[0].strip() for part in text.split(mark)]
+        if len(set(given)) < len(given):
+            yield from (f"{feature}.routes" for feature in features_of(subject))

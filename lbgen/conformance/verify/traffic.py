@@ -13,10 +13,12 @@ from lbgen.conformance.verify.cases import (
     ScheduledCase,
     alone_case,
     distinct_client,
+    reached_fields,
     route_requests,
     script_case,
     with_headers,
 )
+from lbgen.conformance.verify.coverage import named
 from lbgen.conformance.verify.pools import MOST, TIMES, deviation_bounds, hold_time
 from lbgen.plan.model import Forward, Listener, Mode, Plan, PoolProtocol, Route
 from lbgen.plan.policy import REPLAYED_BODY, Access, Key, KeyKind, RateLimit
@@ -93,7 +95,12 @@ def _forwarded(plan: Plan, route: Route, action: Forward, hit: Request, seen: se
         low, high = deviation_bounds(mirror.percent / 100)
         params = {"request": hit, "pool": mirror.pool, "times": TIMES, "copies": (low, high)}
         if mirror.pool not in {target.pool for target in targets}:
-            yield alone_case("4.mirror", "copies_reach_mirror", hit, params, ("route.mirror",), route.name)
+            pool = plan.pool(mirror.pool)
+            tried = (*reached_fields(pool), f"{pool.field}.protocol", f"{pool.field}.tls")
+            yield alone_case("4.mirror", "copies_reach_mirror", hit, params, ("route.mirror",), route.name, tried=tried)
+            if f"pool {pool.name}" not in seen:
+                seen.add(f"pool {pool.name}")
+                yield pools.kept_case(pool, hit, route, "route.mirror.kept")
     for target in targets:
         if f"pool {target.pool}" not in seen and target.weight / total >= _RAREST:
             seen.add(f"pool {target.pool}")
@@ -126,11 +133,21 @@ def _on_listener(plan: Plan, listener: Listener, found: list[tuple[Route, Reques
         params = {"request": hit, "route": route.name}
         features = ("access_log",)
         yield alone_case("10.log", "request_is_logged", hit, params, features, route.name)
+    if found and plan.metrics is not None:
+        route, hit = found[0]
+        params = {"request": hit, "route": route.name}
+        yield alone_case("10.metrics", "requests_are_counted", hit, params, (), route.name, tried=("metrics",))
     plain = [
         (route, hit)
         for route, hit in found
         if isinstance(route.action, Forward) and all(target.weight for target in route.action.targets)
     ]
+    most = listener.max_connections
+    if plain and most is not None and most <= MOST:
+        route, hit = plain[0]
+        params = {"request": hit, "most": most}
+        features = ("listener.max_connections.held",)
+        yield alone_case("5.connections", "connections_are_limited", hit, params, features, route.name)
     hosts = {hit.headers[:1] for _, hit in plain}
     if listener.tls is not None and len(hosts) > 1:  # a connection is of one server name
         plain = [(route, hit) for route, hit in plain if hit.headers[:1] == plain[0][1].headers[:1]]
@@ -154,13 +171,17 @@ def _on_route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterat
         times = [x for x in (action.timeouts.idle, action.timeouts.response) if x]
         params = {"request": hit, "pause_ms": min([200, *(time // 6 for time in times)])}
         yield script_case("4.events", "events_arrive", hit, params, ("route.buffering",), route.name)
+    if hit.method == "GET" and action.buffering.response:
+        params = {"request": hit, "names": names}
+        tried = (f"{named(plan, route.field)}.buffering.response",)
+        yield alone_case("4.answer", "answer_is_taken", hit, params, ("route.buffering",), route.name, tried=tried)
     size = min(_UPLOAD, route.max_body or _UPLOAD)
     if posts and size > 1 and PoolProtocol.GRPC not in protocols:
         buffered = action.buffering.request
         # Retries may keep the first bytes for another try; over HTTP/2 endpoints see no bytes before the whole.
         tells = protocols == {PoolProtocol.HTTP1} and size > 4 * REPLAYED_BODY
         params = {"request": hit, "size": size, "names": names, "buffered": buffered, "tells": tells}
-        features = ("route.buffering",)
+        features = ("route.buffering", *(("route.mirror.upload",) if action.mirrors else ()))
         yield alone_case("4.upload", "upload_passes", hit, params, features, route.name)
 
 

@@ -34,13 +34,13 @@ from lbgen.diagnostics import LbgenError
 from lbgen.plan.model import ClientTimeouts, Forward, Mode, Plan, Protocol, Redirect, Respond, Timeouts
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.common import certificates
+from lbgen.runtime.local.engine_process import EngineProcess
 from lbgen.runtime.local.network import enter, veth
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import stand_in_servers
 from lbgen.runtime.standins.stand_in import Behaviour, StandIn
 
 if TYPE_CHECKING:
-    from lbgen.runtime.local.engine_process import EngineProcess
     from lbgen.runtime.standins.server import StandInServers
 
 # Cases at a time: answered at once, waiting for a time, with large bodies, tried again.
@@ -87,7 +87,8 @@ def run_cases(
     subject = EngineUnderTest(job.engine, job.version, job.binary)
     file = CaseFile("topology", job.plan.name, {}, {}, ())
     ready = Prepared(job.plan, job.plan, group.stand_ins, verdicts_on(job.plan, job.engine, job.version))
-    session = EngineSession(subject, file, ready, group, handle, strict=False)
+    metrics = handle.metrics if isinstance(handle, EngineProcess) else str
+    session = EngineSession(subject, file, ready, group, handle, strict=False, metrics=metrics)
     _wait_for_bytes(session, job)
     return _Run(session, job, report).every()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import Objection, refused
+from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.envoy.matching import escape_regex, regex
 from lbgen.engines.envoy.mutations import APPEND, header_option
 from lbgen.engines.envoy.protobuf import extension, typed
@@ -77,6 +77,11 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
                 "Envoy's CORS filter passes over routes that answer by themselves; write these headers in the response"
             )
             yield Objection(refused(note), f"{route.field}.cors", "route.cors")
+        edits = route.response_headers
+        if route.cors is not None and (names := dict.fromkeys(name for name, _ in (*edits.set, *edits.add))):
+            note = "the answer to a preflight lacks the route's response_headers"
+            shows = {"route.cors.routes": tuple(f"header {name}" for name in names)}
+            yield Objection(habit(note, shows), f"{route.field}.cors", "route.cors")
 
 
 CORS = Contributor(manager=_manager, route=_route, objections=_objections)

@@ -13,6 +13,7 @@ from lbgen.engines.document import Commented
 from lbgen.engines.envoy.forwarded_headers import PEER, build_facts
 from lbgen.engines.envoy.mutations import APPEND, build_mutation_filter, escape_format, header_option
 from lbgen.engines.envoy.protobuf import ENABLED, duration, extension
+from lbgen.engines.envoy.values import format_shared
 from lbgen.engines.envoy.view import Cluster, ClusterOptions, Contributor, HttpListener, HttpRoute
 from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.precedence import group
@@ -62,7 +63,7 @@ def _build_filter(on: HttpListener, name: str, auth: ForwardAuth) -> dict[str, D
         "x-forwarded-method": "%REQ(:METHOD)%",
         "x-forwarded-uri": "%REQ(:PATH)%",
         _HOST: escape_format(auth.host),
-        **({} if auth.redirect_to is None else {_LOGIN: escape_format(auth.redirect_to)}),
+        **({} if auth.redirect_to is None else {_LOGIN: format_shared(on, auth.redirect_to)}),
     }
     sent = [each for each in auth.request_headers if each not in made]
     if _FOR not in made:

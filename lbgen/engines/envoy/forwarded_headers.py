@@ -7,27 +7,36 @@ the route configuration then adds what is missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import Objection, refused
 from lbgen.engines.document import Commented
 from lbgen.engines.envoy.mutations import APPEND, SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.predicates import address_in, cidrs, has_mapped_addresses, header_input
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
-from lbgen.plan.conditions import Header
+from lbgen.plan.auth import BasicAuth, ForwardAuth
+from lbgen.plan.conditions import FEATURES, Header
 from lbgen.plan.forwarding import REAL_IP as _REAL_IP
 from lbgen.plan.forwarding import RFC_7239 as _FORWARDED
 from lbgen.plan.forwarding import client_fields
+from lbgen.plan.model import Forward, Mode
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.conditions import AnySubject
-    from lbgen.plan.model import Listener, Match
+    from lbgen.plan.model import Listener, Match, Plan, Route, Rule
 
+_TOO_LATE = refused(
+    "Envoy chooses the filters of a request before it has the client's address behind trusted proxies, so that access "
+    "lists, auth, limits, compression, buffering and sticky cookies of a route that is chosen by `sources` would not "
+    "hold; nginx, HAProxy and Traefik can"
+)
 _REMOTE = "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"  # before filters of requests the peer, also of PROXY headers
 _PREFIX = "x-lbgen-"  # of headers that Envoy obeys or writes, see static.py
 _ID = "x-request-id"
+_NEW_ID = "%UNIQUE_ID%"
 _FOR = "x-forwarded-for"
 PROTO = "x-forwarded-proto"
 _HOST = "x-forwarded-host"
@@ -130,6 +139,11 @@ def _build_client_filters(listener: Listener) -> list[Data]:
         Commented(_WHY_AGAIN, extension("client", "filters.http.set_filter_state.v3.Config", state)),
         extension("route-by-client", "filters.http.lua.v3.Lua", script),
     ]
+
+
+def build_id_filter() -> Data:
+    """The filter that makes a missing request id at once; where the client counts, routing makes it otherwise."""
+    return build_mutation_filter("request-id", [{"append": header_option(_ID, _NEW_ID, "ADD_IF_ABSENT")}])
 
 
 def _build_header_rules(on: HttpListener) -> dict[str, Data]:
@@ -257,7 +271,7 @@ def _own_headers(listener: Listener) -> dict[str, str]:
     if listener.forwarded:
         ours[_FORWARDED] = _write_forwarded(listener)
     if listener.request_id:
-        ours[_ID] = "%UNIQUE_ID%"
+        ours[_ID] = _NEW_ID
     return ours
 
 
@@ -276,6 +290,44 @@ def _write_forwarded(listener: Listener) -> str:
     return f"for={opened}{node}{closed};host={quote}%REQ(:AUTHORITY)%{quote};proto={listener.scheme}"
 
 
+def _objections(plan: Plan, _: str) -> Iterator[Objection]:
+    """Envoy selects the route again once it has the client's address, and has chosen the filters that routes enable by
+    then: those of the rule that holds for requests of no client. Its filter of access lists lets all pass where a route
+    has none; other filters act."""
+    for listener in plan.listeners:
+        if listener.mode is Mode.L4 or not (listener.asks_client and listener.trusted_proxies):
+            continue
+        rules = [rule for table in listener.hosts for rule in table.rules]
+        acting = [rule for rule in rules if _enables_filters(plan, plan.route(rule.route))]
+        for rule in rules:
+            asked = [each for each in rule.match.conditions if each.subject.is_client]
+            if asked and (plan.route(rule.route).access or any(_may_meet(rule, each) for each in acting)):
+                yield from (Objection(_TOO_LATE, f"{rule.field}.{each.field}", FEATURES[each.kind]) for each in asked)
+
+
+def _may_meet(one: Rule, other: Rule) -> bool:
+    """Whether a request may fulfil both, by host and path."""
+    hosts, paths = (one.host, other.host), (one.match.path, other.match.path)
+    if hosts[0] and hosts[1] and not (hosts[0].covers_pattern(hosts[1]) or hosts[1].covers_pattern(hosts[0])):
+        return False
+    return not all(each.is_text for each in paths) or paths[0].implies(paths[1]) or paths[1].implies(paths[0])
+
+
+def _enables_filters(plan: Plan, route: Route) -> bool:
+    """Whether there are filters beside that of access lists that this route enables."""
+    on_requests = (route.rate_limit, route.max_body, route.compression)
+    if any(each is not None for each in on_requests) or isinstance(route.auth, BasicAuth | ForwardAuth):
+        return True
+    forward = route.action
+    return isinstance(forward, Forward) and (
+        forward.buffering.request or any(plan.pool(target.pool).sticky for target in forward.targets)
+    )
+
+
 FORWARDED_HEADERS = Contributor(
-    network_filters=_network_filters, manager=_manager, virtual_host=_virtual_host, route=_route
+    network_filters=_network_filters,
+    manager=_manager,
+    virtual_host=_virtual_host,
+    route=_route,
+    objections=_objections,
 )

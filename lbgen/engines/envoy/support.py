@@ -130,7 +130,14 @@ _V1_40: dict[Feature, Verdict] = {
     ),
     "route.cors": habit(
         "a preflight is answered with 200, and lists what is allowed whatever it asks for",
-        {"route.cors.routes": ("status 200", "header access-control-allow-origin", "header vary")},
+        {
+            "route.cors.routes": (
+                "status 200",
+                "header access-control-allow-origin",
+                "header access-control-expose-headers",
+                "header vary",
+            )
+        },
     ),
     "route.compression": habit(
         "responses of any status but 206, and those without a type, are compressed too; `Accept-Encoding: *` asks for "

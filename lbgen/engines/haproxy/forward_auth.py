@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from lbgen.engines.haproxy.quote import log_format
 from lbgen.engines.haproxy.statements import Block, Statement, acl, block, deny, is_set, set_var, statement
+from lbgen.engines.haproxy.values import format_shared
 from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.text import Literal
 from lbgen.plan.auth import ForwardAuth
@@ -84,7 +84,7 @@ def _edits(on: HttpListener) -> Iterator[Statement]:
     for number, (auth, keys) in enumerate(auths.items(), 1):
         name = f"auth.{number}"
         if auth.redirect_to is not None:
-            login = statement("http-request set-var-fmt(txn.login)", Literal(log_format(auth.redirect_to)))
+            login = statement("http-request set-var-fmt(txn.login)", Literal(format_shared(auth.redirect_to)))
             yield per_route.restrict(login, keys, name)
         bounded = auth.connect and auth.response
         yield per_route.restrict(

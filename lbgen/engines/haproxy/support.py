@@ -92,7 +92,7 @@ _HABITS = {
 # What conformance cases observe instead.
 _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
     "listener.tls.no_sni": {"listener.tls.no_sni.unknown": "tls handshake"},
-    "route.mirror": {"route.mirror.bodies": "copies"},
+    "route.mirror": {"route.mirror.bodies": "copies", "route.mirror.kept": "time"},
     "values.cookie": {"values.cookie.comma": "header"},
     "route.auth.forward": {"route.auth.forward.several": f"{AT_TIMES}header"},
     "pool.sticky": {"pool.sticky.routes": f"{AT_TIMES}header cookie"},

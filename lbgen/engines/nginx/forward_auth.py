@@ -21,7 +21,8 @@ from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.support import VERSIONS
 from lbgen.engines.nginx.timeouts import duration
 from lbgen.engines.nginx.upstream_protocols import PROXY, upstream_module, upstream_protocol
-from lbgen.engines.nginx.view import Contributor, HttpRoute
+from lbgen.engines.nginx.values import write_value
+from lbgen.engines.nginx.view import Contributor, HttpListener, HttpRoute
 from lbgen.engines.text import Atom
 from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.error_pages import intercepts
@@ -91,7 +92,7 @@ def _locations(on: HttpBlock, listener: Listener, routes: Iterable[HttpRoute]) -
         large = check_length(on.definitions, _MOST_BODY, 401)
         yield Location(origin, name=_name(on, auth), proxy=proxy, checks=(large,), lines=tuple(_answer(on, auth)))
         if auth.redirect_to is not None:
-            answer = Answer(302, on.definitions.text(auth.redirect_to))
+            answer = Answer(302, write_value(HttpListener(on, listener), auth.redirect_to))
             yield Location(origin, name=_login(on, auth), answer=answer, lines=(_AS_WRITTEN,))
     if found:
         origin = Atom(next(iter(found.values())).field)

@@ -127,9 +127,11 @@ _COMMON: dict[Feature, Verdict] = {
         "`return`; nginx answers `If-None-Match: *` with 304, and If-Match or If-Unmodified-Since with 412, for a 200"
     ),
     "route.rewrite.prefix": emulated("a map over the raw target, since nginx's own rewriting decodes it"),
-    "route.mirror": emulated(
-        "internal locations get the copies; while one waits for its endpoint, at most 1 s, nginx neither serves the "
-        "next request of the client's HTTP/1 connection nor closes it"
+    "route.mirror": habit(
+        "the body of a request is read whole before it is sent on; while a copy waits for its endpoint, at most 1 s, "
+        "nginx neither serves the next request of the client's HTTP/1 connection nor closes it; connections of copies "
+        "are not kept",
+        {"route.mirror.upload": "other", "route.mirror.kept": "time"},
     ),
     "route.cors": emulated(
         "maps over Origin; a preflight of an allowed origin gets the whole policy, whatever it asks for"

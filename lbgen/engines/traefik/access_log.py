@@ -77,8 +77,8 @@ def read_line(line: Mapping[str, Any]) -> AccessRecord | None:
     return {
         "time": _LONGER.sub(r"\1Z", str(line.get("StartUTC", ""))),
         "listener": names.listener_name(str(line.get("entryPointName", ""))),
-        "route": _last(line.get("RouterName", "")),
-        "pool": _last(line.get("ServiceName", "")) if tried else "",
+        "route": names.route_of(str(line.get("RouterName", "")), str(line.get("entryPointName", ""))),
+        "pool": _pool(line.get("ServiceName", "")) if tried else "",
         "endpoint": line.get("ServiceAddr", ""),
         "method": line.get("RequestMethod", ""),
         "host": line.get("RequestHost", ""),
@@ -92,9 +92,9 @@ def read_line(line: Mapping[str, Any]) -> AccessRecord | None:
     }
 
 
-def _last(name: object) -> str:
-    """The topology's name of the last of routers that are chained, without what lbgen and the provider add."""
-    return str(name).rpartition("> ")[2].removesuffix(_PROVIDER).partition(names.MARK)[0]
+def _pool(service: object) -> str:
+    """The topology's name of a service, without what lbgen and the provider add."""
+    return str(service).removesuffix(_PROVIDER).partition(names.MARK)[0]
 
 
 def _milliseconds(nanoseconds: int) -> float:

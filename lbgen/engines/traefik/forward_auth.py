@@ -6,7 +6,8 @@ pool with its endpoints, checks, TLS and times.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -14,13 +15,17 @@ from msgspec.structs import replace
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.traefik.headers import title
 from lbgen.engines.traefik.names import ADMIN, MARK
+from lbgen.engines.traefik.plugin import use_plugin
+from lbgen.engines.traefik.values import write_shared
 from lbgen.engines.traefik.view import Contributor, HttpRoute, find_routes, http_listeners, http_routes, internal_port
 from lbgen.plan.auth import ForwardAuth
+from lbgen.plan.values import Template
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Plan
 
+_SIGN_IN = "https://lbgen.invalid/login"  # see values.go
 _MOST_BODY = 1 << 20  # bytes of an answer; a longer one denies
 # What Traefik adds to a question.
 _ADDED = ("x-forwarded-port", "x-forwarded-server", "x-real-ip", "x-replaced-path")
@@ -72,12 +77,14 @@ def build_question(name: str, auth: ForwardAuth) -> Iterator[tuple[str, dict[str
 
 def _middlewares(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
     if at.identities:
-        yield "identity", _without(at.identities)
+        yield "identity", _without(tuple(at.identities))
     auth = at.route.auth
     if not isinstance(auth, ForwardAuth):
         return
+    if isinstance(auth.redirect_to, Template):  # forwardAuth knows one address for all requests
+        yield "login", use_plugin("values", {"login": write_shared(auth.redirect_to, at.listener)})
     if at.listener.trusted_proxies:  # forwardAuth would believe them
-        yield "asked", _without(["x-forwarded-method", "x-forwarded-uri"])
+        yield "asked", _without(("x-forwarded-method", "x-forwarded-uri"))
     _, mark, query = auth.target.partition("?")
     address = f"http://127.0.0.1:{internal_port(at.plan)}/{at.asked[_way(auth)]}{mark}{query}"
     sent = auth.request_headers or ("x-forwarded-for",)  # of no names Traefik would send all
@@ -91,11 +98,12 @@ def _middlewares(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
     if auth.response_headers:
         forward["authResponseHeaders"] = [title(name) for name in auth.response_headers]
     if auth.redirect_to is not None:
-        forward["authSigninURL"] = auth.redirect_to
+        forward["authSigninURL"] = auth.redirect_to if isinstance(auth.redirect_to, str) else _SIGN_IN
     yield "auth", {"forwardAuth": forward}
 
 
-def _without(names: Iterable[str]) -> dict[str, Data]:
+@lru_cache(maxsize=64)  # all routes of a listener have the same
+def _without(names: tuple[str, ...]) -> dict[str, Data]:
     return {"headers": {"customRequestHeaders": {title(name): "" for name in names}}}
 
 

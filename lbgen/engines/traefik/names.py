@@ -13,6 +13,7 @@ DRAIN = "lbgen-drain"  # the middleware of all requests where a runtime may repl
 DRAIN_FILE = "dynamic/drain.yaml"
 TLS_FILE = "dynamic/tls.yaml"
 MARK = "~"  # between a name of the topology, which has none, and what distinguishes its copies
+_SHARED = "+"  # of routers on several entry points, before whose names Traefik writes each entry point
 
 
 def has_alias_headers(version: str) -> bool:
@@ -28,6 +29,21 @@ def entry_point(listener: Listener) -> str:
 def listener_name(entry_point: str) -> str:
     """The listener of an entry point."""
     return entry_point.replace("D", ".")
+
+
+def suffix(listener: Listener | None, *, shared: bool) -> str:
+    """What follows the name of a route in the name of its router: the first listener of routers that are written for it
+    once more, and a mark where several listeners share them."""
+    copy = f"{_SHARED if shared else ''}{listener.name if listener is not None else ''}"
+    return f"{MARK}{copy}" if copy else ""
+
+
+def route_of(routers: str, entry_point: str) -> str:
+    """The route of a request by the `RouterName` of its line in the access log: the last of routers that are chained.
+    A router on several entry points has an entry point before its name there, one below another router has not."""
+    above, _, last = routers.rpartition("> ")
+    name, _, copy = last.removesuffix("@file").partition(MARK)
+    return name.removeprefix(f"{entry_point}-") if copy.startswith(_SHARED) and not above else name
 
 
 def edge(listener: Listener) -> str:

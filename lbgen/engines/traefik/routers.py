@@ -131,7 +131,7 @@ def _find_sites(plan: Plan) -> Iterator[_Site]:
             key = () if alone else (*describe_routers(plan, listener), repr(options.get(listener.name)))
             found.setdefault(key, []).append(listener)
     for number, listeners in enumerate(found.values()):
-        suffix = f"{MARK}{listeners[0].name}" if number else ""
+        suffix = names.suffix(listeners[0] if number else None, shared=len(listeners) > 1)
         first = listeners[0]
         requests = name_requests(plan, first) if runs_before_rules(plan, first) else ""
         yield _Site(tuple(listeners), options.get(first.name), alone, suffix, requests)

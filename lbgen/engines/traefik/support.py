@@ -182,6 +182,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     "statuses.failures": habit(
         "502 where a connection fails, 500 for a failure of TLS, 503 where no endpoint is up, 504 where a time is "
         "over; a response without a Content-Type gets a guessed one where an interim response came before it",
+        {"statuses.failures.tls": "status 500"},
     ),
     "route.rate_limit": habit(
         "a request over the burst waits for up to half of the time until the next is allowed, and a refused one gets "

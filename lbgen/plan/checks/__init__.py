@@ -33,7 +33,7 @@ def find_problems(
 ) -> list[Diagnostic]:
     """All findings, unsorted. With `files` the files that the topology names are checked too.
 
-    Advice (LB26x to LB29x) is given only where there are no errors. `ignore`: codes of warnings and advice to leave
+    Advice is given only where there are no errors. `ignore`: codes of warnings and advice to leave
     out, beside the topology's own.
     """
     from lbgen.plan.checks import advice

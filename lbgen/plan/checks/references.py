@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lbgen.diagnostics import Severity
+from lbgen.engine_words import find_authentication
 from lbgen.installed import engine_names
 from lbgen.plan.checks.context import Context, suggest_known
 from lbgen.plan.feature_uses import default_uses, explicit_uses
 from lbgen.plan.features import all_features
-from lbgen.plan.verbatim_auth import find_authentication
 from lbgen.spec.pydantic_errors import suggest
 
 _AUTH = "engines.verbatim.auth"

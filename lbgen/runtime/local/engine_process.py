@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 from msgspec import Struct, field
 
@@ -165,6 +166,17 @@ class EngineProcess(Struct):
         """Start the engine, of which no process runs, on its files."""
         self.draining, self.epoch = [], 0
         self.process = spawn_engine(self.spec, self.plan, self.directory, self.network, death=self.death)
+
+    def metrics(self) -> str:
+        """The metrics that its agent serves, read where that runs; OSError when it does not answer."""
+        where = self.plan.metrics
+        assert where is not None  # noqa: S101  # the caller knows
+
+        def read() -> str:
+            with urlopen(f"http://{where.address}:{where.port}/metrics", timeout=5) as answer:
+                return str(answer.read(), "utf-8")
+
+        return read() if self.network is None else self.network.run_inside(read)
 
     def restart_agent(self) -> None:
         """Restart the agent, which continues from its saved results."""

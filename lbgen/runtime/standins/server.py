@@ -60,8 +60,8 @@ REMEMBERED = 20_000  # requests
 
 
 class ReceivedRequest(Struct, frozen=True):
-    """A complete request that reached endpoint `name`. `tag` is that of its control header; `at` is `time.monotonic`
-    seconds."""
+    """A complete request that reached endpoint `name` on its connection of that number. `tag` is that of its control
+    header; `at` is `time.monotonic` seconds."""
 
     name: str
     tag: str
@@ -69,6 +69,7 @@ class ReceivedRequest(Struct, frozen=True):
     target: str
     body_sha256: str
     at: float
+    connection: int
     headers: tuple[tuple[str, str], ...] = ()
 
 
@@ -210,7 +211,7 @@ class StandInServers(Struct):
 
         def how_to(arrival: http1.Arrival) -> Behaviour:
             self.requests[name] += 1
-            return self._how(name, arrival)
+            return self._how(name, arrival, connection)
 
         def account(arrival: http1.Arrival) -> bytes:
             found = {**http1.account(name, stand_in.pool, arrival, hello), "connection": connection}
@@ -259,7 +260,7 @@ class StandInServers(Struct):
             if not reusable or asked == "close" or (arrival.version == "1.0" and asked != "keep-alive"):
                 return
 
-    def _how(self, name: str, arrival: http1.Arrival) -> Behaviour:
+    def _how(self, name: str, arrival: http1.Arrival, connection: int) -> Behaviour:
         """Record the request and return its behaviour: that of its path or endpoint, else of its control header."""
         asked = http1.control_of(arrival)
         path = arrival.target.partition("?")[0]
@@ -269,7 +270,9 @@ class StandInServers(Struct):
         tag = "" if asked is None else asked.tag
         digest = hashlib.sha256(arrival.body).hexdigest()
         now = time.monotonic()
-        self.seen.append(ReceivedRequest(name, tag, arrival.method, arrival.target, digest, now, arrival.headers))
+        self.seen.append(
+            ReceivedRequest(name, tag, arrival.method, arrival.target, digest, now, connection, arrival.headers)
+        )
         if asked is None or own.mode != "json":
             return own
         steps = tag, name.rpartition("-")[0]  # a mirror's copy is no try

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 import lbgen
 from lbgen.diagnostics import LbgenError
 from lbgen.plan.auth import AuthFileError, BasicAuth, ForwardAuth, JwtAuth, KeysUrl, Scheme, read_keys, read_users
+from lbgen.plan.overlay import with_real_endpoints
 from lbgen.plan.tokens import TokenError, claim, read_token
 from lbgen.runtime.common.tokens import ISSUER, public_keys, token
 
@@ -197,3 +198,38 @@ def test_no_rule_is_on_what_auth_makes(value: object) -> None:
     assert [each.code for each in raised.value.diagnostics] == ["LB286"]
     assert 'auth of route "r0"' in str(raised.value)
     planned(guarded, {**asks, "listeners": ["other"]}, **listeners)
+
+
+@pytest.mark.parametrize(
+    ("auth", "service"),
+    [
+        ({"forward": {"pool": "sso"}}, "sso"),
+        ({"forward": {"url": "http://10.0.0.9:9091/verify"}}, "auth-10.0.0.9-9091"),
+        ({"jwt": {"issuer": ISSUER, "audience": ["shop"], "jwks": "http://10.0.0.9/keys"}}, "auth-10.0.0.9-80"),
+    ],
+)
+def test_no_stand_in_admits_requests_to_endpoints_of_their_own(auth: dict[str, Any], service: str) -> None:
+    def real(plan: Plan) -> set[str]:
+        return {pool.name for pool in plan.pools if pool.real}
+
+    topology = {
+        "version": 1,
+        "name": "auth",
+        "listeners": {"web": {"port": 8080}},
+        "pools": {
+            "app": {"endpoints": [{"address": "10.0.0.1:80"}]},
+            "open": {"endpoints": [{"address": "10.0.0.2:80"}], "stand_ins": False},
+            "sso": {"endpoints": [{"address": "10.0.0.3:80"}]},
+        },
+        "routes": [
+            {"name": "open", "match": [{"path": {"prefix": "/open"}}], "forward": "open"},
+            {"name": "app", "forward": "app", "auth": auth},
+        ],
+    }
+    plan = lbgen.plan(lbgen.load(topology))
+    assert real(plan) == {"open"}
+    assert real(with_real_endpoints(plan, ["app"])) == {"open", "app", service}
+    topology["pools"]["app"]["stand_ins"] = False
+    assert real(lbgen.plan(lbgen.load(topology))) == {"open", "app", service}
+    topology["pools"]["sso"]["stand_ins"] = True  # as it is asked for
+    assert ("sso" in real(lbgen.plan(lbgen.load(topology)))) is False

@@ -1,11 +1,11 @@
-"""Advice on what is valid and probably not intended: LB26x to LB29x, each silenced by `ignore: [CODE]`."""
+"""Advice on what is valid and probably not intended, each silenced by `ignore: [CODE]`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from lbgen.plan.checks import acme, policies
-from lbgen.plan.checks.advice import guards, routes, topology, values
+from lbgen.plan.checks.advice import credentials, guards, routes, topology, values
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -21,6 +21,7 @@ def check(context: Context) -> None:
     routes.check_literals(context)
     values.check(context)
     guards.check(context)
+    credentials.check(context)
     topology.check_engines(context)
     topology.check_defaults(context)
     policies.check_defaults(context)

@@ -8,24 +8,12 @@ from typing import Any
 import pytest
 
 import lbgen
-from lbgen.conformance.runner import CaseState, Result
-from lbgen.conformance.verify.coverage import fields_not_tried, list_fields, topology_fields
-from lbgen.conformance.verify.faults import fault_cases
-from lbgen.conformance.verify.requests import request_cases
-from lbgen.conformance.verify.run import CLIENT
+from lbgen.conformance.verify.coverage import list_fields, topology_fields
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tiers import tiers
-from lbgen.runtime.common.issued_certificates import with_self_signed
+from tests.support.coverage import not_tried
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
-
-
-def not_tried(plan: lbgen.Plan, refused: str = "none") -> tuple[str, ...]:
-    """As if every case ran, but those of the clause `refused`."""
-    cases = [*request_cases(plan, CLIENT, most=1_000, seed=1), *(x.case for x in fault_cases(plan, CLIENT))]
-    states = {case.id: CaseState.REFUSED if case.clause == refused else CaseState.PASS for case in cases}
-    results = [Result("nginx", "topology", case.id, case.clause, states[case.id]) for case in cases]
-    return fields_not_tried(plan, cases, results)
 
 
 def plan_of(pool: dict[str, Any], **route: Any) -> lbgen.Plan:
@@ -47,7 +35,7 @@ def test_every_field_of_the_examples_is_tried(example: str) -> None:
         plans = [lbgen.plan(topology)]
     else:
         plans = [tier.plan for tier in tiers(topology, None, placeholder_addresses(topology, {}))]
-    assert [field for plan in plans for field in not_tried(with_self_signed(plan))] == []
+    assert [field for plan in plans for field in not_tried(plan)] == []
 
 
 def test_fields_that_no_case_tries_are_named() -> None:

@@ -55,7 +55,15 @@ def test_handshakes_of_a_listener() -> None:
     found = list(handshake_cases(listener, Request()))
     told = {(case.clause, str(sorted(case.transport.tls.items(), key=str))): case.expect for case in found}  # type: ignore[union-attr]
     clauses = {clause for clause, _ in told}
-    assert clauses == {"5.tls.sni", "5.tls.no-sni", "5.tls.unknown", "5.tls.version", "5.tls.alpn", "5.tls.client"}
+    assert clauses == {
+        "5.tls.sni",
+        "5.tls.no-sni",
+        "5.tls.unknown",
+        "5.tls.version",
+        "5.tls.policy",
+        "5.tls.alpn",
+        "5.tls.client",
+    }
     named = [case.expect.tls for case in found if case.clause == "5.tls.sni"]
     assert named == [{"certificate": fingerprint(listener.tls.certificates[0])}] * 2
     assert sum(case.expect.unanswered for case in found if case.clause == "5.tls.client") == 2

@@ -146,7 +146,7 @@ def test_hosts_of_a_rule_are_one_router_where_no_other_rule_lies_between():
 
 def test_listeners_with_the_same_rules_share_routers():
     two = {"listeners": {"web": {"port": 8080}, "second": {"port": 8081}}}
-    assert list(routers_of(plan_of([{"name": "all", "forward": "app"}], **two))) == ["all"]
+    assert list(routers_of(plan_of([{"name": "all", "forward": "app"}], **two))) == ["all~+"]
     apart = [
         {"name": "all", "forward": "app"},
         {"name": "x", "listeners": ["second"], "hosts": ["x"], "forward": "app"},

@@ -16,7 +16,7 @@ func serve(t *testing.T, config *Config, r *http.Request) (*http.Response, *http
 	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reached = r
 		if _, err := io.ReadAll(r.Body); err != nil {
-			w.WriteHeader(http.StatusBadRequest)
+			w.WriteHeader(http.StatusInternalServerError) // as Traefik answers
 		}
 	})
 	handler, err := New(context.Background(), next, config, "name")
@@ -209,10 +209,20 @@ func TestLongBodiesAreRefusedOrCut(t *testing.T) {
 			t.Errorf("%s: %d", body, answer.StatusCode)
 		}
 	}
-	r := httptest.NewRequest("POST", "/", strings.NewReader("12345"))
-	r.ContentLength = -1
-	if answer, _ := serve(t, &Config{MaxBody: &most}, r); answer.StatusCode != 400 {
-		t.Errorf("%d", answer.StatusCode)
+	for _, each := range []struct {
+		body, kind string
+		wanted     int
+	}{
+		{"1234", "text/plain", 200},
+		{"12345", "text/plain", 413},
+		{"12345", "application/grpc", 500},
+	} {
+		r := httptest.NewRequest("POST", "/", strings.NewReader(each.body))
+		r.ContentLength = -1
+		r.Header.Set("Content-Type", each.kind)
+		if answer, _ := serve(t, &Config{MaxBody: &most}, r); answer.StatusCode != each.wanted {
+			t.Errorf("%s of %s: %d", each.body, each.kind, answer.StatusCode)
+		}
 	}
 }
 
@@ -277,5 +287,35 @@ func TestTheGuardDropsUnderscoresAndRefusesTargetsThatAreNoPath(t *testing.T) {
 	r.URL.Opaque = "80"
 	if answer, reached := serve(t, config, r); answer.StatusCode != http.StatusBadRequest || reached != nil {
 		t.Errorf("a target that is no path got %d", answer.StatusCode)
+	}
+}
+
+func TestPagesHoldWhatTheRequestWas(t *testing.T) {
+	pages := []ErrorPage{{First: 404, Last: 404, ContentType: "text/plain", BodyParts: []string{"no ", "uri", " of ", "header.x-a"}}}
+	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Del("X-A")
+		w.WriteHeader(http.StatusNotFound)
+	})
+	w := httptest.NewRecorder()
+	showPages(next, &ErrorPages{Pages: pages}).ServeHTTP(w, request("192.0.2.1:1", "X-A", "me"))
+	if found := w.Body.String(); found != "no /a?b of me" || w.Header().Get("Content-Length") != "13" {
+		t.Errorf("%q of %s bytes", found, w.Header().Get("Content-Length"))
+	}
+}
+
+func TestARedirectToTheMarkerLeadsToTheLogin(t *testing.T) {
+	for location, wanted := range map[string]string{signIn: "/in?rd=/a?b", "/else": "/else"} {
+		next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, location, http.StatusFound)
+		})
+		handler, err := writeValues(next, &Values{Login: []string{"/in?rd=", "uri"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, request("192.0.2.1:1"))
+		if found := w.Header().Get("Location"); found != wanted || strings.Contains(w.Body.String(), signIn) {
+			t.Errorf("%s leads to %s with %q", location, found, w.Body.String())
+		}
 	}
 }
