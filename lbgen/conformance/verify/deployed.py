@@ -95,7 +95,11 @@ def verify_deployed(
     session = EngineSession(subject, file, ready, StandInServers(()), _Balancer(addresses), strict=False)
     files = [each.cert for x in served.listeners if x.tls is not None for each in x.tls.certificates]
     handshakes = all(Path(each.source or each.path).is_file() for each in files)
-    cases = request_cases(served, client or UNKNOWN_CLIENT, most=requests, seed=seed, handshakes=handshakes)
+    # Else each request would come from a client of its own, so that limits by client do not add up.
+    unlimited = replace(
+        served, routes=tuple(replace(each, rate_limit=None, concurrency=None) for each in served.routes)
+    )
+    cases = request_cases(unlimited, client or UNKNOWN_CLIENT, most=requests, seed=seed, handshakes=handshakes)
     sent = _Sent(plan, session, client)
     skipped = {case.id: why for case in cases if (why := sent.obstacle(case))}
     skipped |= sent.unseen(case for case in cases if case.id not in skipped)
