@@ -110,9 +110,7 @@ def request_cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Cas
         Case(
             f"{ask.clause}/{n}",
             ask.clause,
-            replace(ask.request, client=distinct_client(n) or client)
-            if limited and ask.request.client == client
-            else ask.request,
+            _from_another(plan, ask.request, n) if limited and ask.request.client == client else ask.request,
             Expect(),
             features=(*_of_repeats(ask.request), *_also(plan, ask.request)),
             transport=without_verification(plan.listener(ask.request.listener), ask.request),
@@ -121,6 +119,12 @@ def request_cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Cas
         for n, ask in enumerate(found, 1)
     )
     return (*requests, *_handshakes(plan, client))
+
+
+def _from_another(plan: Plan, request: Request, number: int) -> Request:
+    """The request of a client that no other case has, unless rules ask for this one."""
+    other = replace(request, client=distinct_client(number) or request.client)
+    return other if simulate(plan, other).route == simulate(plan, request).route else request
 
 
 def _handshakes(plan: Plan, client: str) -> Iterator[Case]:
