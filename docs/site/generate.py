@@ -29,15 +29,18 @@ import findings  # noqa: E402
 import habits  # noqa: E402
 import matrix  # noqa: E402
 import topology  # noqa: E402
+import verdicts  # noqa: E402
 import versions  # noqa: E402
 
 from lbgen.cli.schema import TOPOLOGY, schema_of  # noqa: E402
+from lbgen.engines.aws import ENGINE as AWS  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "answers": answers.answers,
+    "aws": lambda: verdicts.verdicts_of(AWS),
     "commands": cli.commands,
     "example": example.example,
     "fields": topology.fields,

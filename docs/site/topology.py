@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from lbgen.engines.api import engines
+from lbgen.engines.api import local_engines
 from lbgen.plan.conditions import FEATURES
 from lbgen.plan.features import ITEMS, Feature, all_features
 from lbgen.spec import values
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # How the types of lbgen.spec.values are called in the tables.
 TYPES = {
     "Duration": "duration",
+    "CertificateArn": "ARN",
     "ByteSize": "size",
     "Name": "name",
     "NetworkName": "docker network",
@@ -186,7 +187,7 @@ def _verdicts(features: list[Feature]) -> list[str]:
     """Return a table of levels, and the notes of all verdicts that have one below it."""
     if not features:
         return []
-    targets = [(each, each.versions[0]) for each in engines().values()]
+    targets = [(each, each.versions[0]) for each in local_engines().values()]
     lines = ["", "| feature | " + " | ".join(f"{t.title} {version}" for t, version in targets) + " |"]
     lines.append("|---" * (len(targets) + 1) + "|")
     notes = []

@@ -7,6 +7,7 @@ places the orders, all answer challenges, and each gives its engine what is ther
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +16,6 @@ from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from lbgen.agent import acme_state
@@ -23,14 +23,13 @@ from lbgen.agent.acme_state import CertificateState
 from lbgen.agent.certificate_store import CertificateStore, Pair, put
 from lbgen.agent.challenge_server import challenge_server
 from lbgen.agent.steering import signal_engine
-from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.engines.acme_spec import FILE, FORMAT, AcmeSpec, OrderedCertificate
 from lbgen.plan.acme import CHALLENGE_PATH
 
 if TYPE_CHECKING:
     from http.server import ThreadingHTTPServer
 
     from lbgen.agent.acme_client import AcmeClient
+    from lbgen.engines.acme_spec import AcmeSpec, OrderedCertificate
 
 FIRST_SECONDS, MOST_SECONDS = 60.0, 6 * 3600.0  # between two orders of a certificate after failures; it doubles
 _LOOK_SECONDS = 5.0  # for what another agent has put into the store
@@ -38,19 +37,6 @@ _BIND_SECONDS = 0.5  # between two attempts to bind
 _READY_SECONDS = 15.0  # for the engine to lead challenges to the server, before the first order
 _PROBE = "lbgen-ready"
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # where a listener on all addresses is asked
-_READER = msgspec.json.Decoder(AcmeSpec)
-
-
-def load(folder: Path) -> AcmeSpec:
-    """The specification in `folder`. Raises EngineError LB410 when it is malformed or of another format, OSError."""
-    path = folder / FILE
-    try:
-        spec = _READER.decode(path.read_bytes())
-    except msgspec.DecodeError as error:
-        raise EngineError(Diagnostic("LB410", f"{path}: {error}")) from None
-    if spec.format != FORMAT:
-        raise EngineError(Diagnostic("LB410", f"{path} has format {spec.format}, and this lbgen reads {FORMAT}"))
-    return spec
 
 
 def import_modules() -> None:
@@ -104,6 +90,8 @@ class CertificateKeeper:
     async def _bind(self) -> ThreadingHTTPServer:
         """The server; an agent before may hold its port for a while."""
         folders = (self.store.tokens, *(() if self.spec.webroot is None else (Path(self.spec.webroot),)))
+        if self.spec.webroot is not None and not os.access(self.spec.webroot, os.R_OK | os.X_OK):
+            self.log(f"user {os.getuid()} cannot read {self.spec.webroot}: its challenges are answered with 404")
         failure = ""
         while True:
             try:

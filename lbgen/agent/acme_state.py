@@ -9,10 +9,12 @@ import msgspec
 from msgspec import Struct
 
 from lbgen.agent.certificate_store import put
+from lbgen.diagnostics import counted
 
 FILE = "acme.state.json"
 BEAT_SECONDS = 30.0  # how often the agent writes it at least, so that readers see that it runs
 _FRESH_SECONDS = 90.0
+_DAY = 86_400
 
 
 class CertificateState(Struct, frozen=True):
@@ -34,7 +36,10 @@ class CertificateState(Struct, frozen=True):
         """One line for people."""
         what = f"certificate of {', '.join(self.domains)}"
         if self.issued:
-            what += f" {'is valid until' if self.expires > now else 'expired on'} {_date(self.expires)}"
+            left = f"is valid for {counted({'day': int((self.expires - now) / _DAY)})}, until"
+            what += f" {left if self.expires > now else 'expired on'} {_date(self.expires)}"
+            if self.renewal > now and not self.failure:
+                what += f"; renewed from {_date(self.renewal)}"
         else:
             what += " is not issued yet: clients see a self-signed one"
         if self.failure:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 
-import msgspec
 from prometheus_client import CollectorRegistry, Metric, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
@@ -25,29 +24,15 @@ from lbgen.agent import state_file
 from lbgen.agent.admin_client import fetch_text
 from lbgen.agent.counters import Counters
 from lbgen.agent.log_tail import LogTail
-from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import engine
 from lbgen.engines.health import Condition, State, Watched
-from lbgen.engines.metrics_spec import FILE, FORMAT, L4_MARK, CountedListener, MetricsSpec, connection_record
+from lbgen.engines.metrics_spec import L4_MARK, CountedListener, MetricsSpec, connection_record
 
 STATE = "metrics.state.json"
-_READER = msgspec.json.Decoder(MetricsSpec)
 _LOOK_SECONDS = 0.2  # between two looks at the log
 _SAVE_SECONDS = 1.0
 _CLIENT_SECONDS = 10  # for a scrape to send its request and to take the answer
 _BIND_SECONDS = 0.5  # between two attempts to bind
-
-
-def load(folder: Path) -> MetricsSpec:
-    """The specification in `folder`. Raises EngineError LB410 when it is malformed or of another format, OSError."""
-    path = folder / FILE
-    try:
-        spec = _READER.decode(path.read_bytes())
-    except msgspec.DecodeError as error:
-        raise EngineError(Diagnostic("LB410", f"{path}: {error}")) from None
-    if spec.format != FORMAT:
-        raise EngineError(Diagnostic("LB410", f"{path} has format {spec.format}, and this lbgen reads {FORMAT}"))
-    return spec
 
 
 class Metrics:

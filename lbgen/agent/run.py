@@ -16,7 +16,7 @@ from contextlib import suppress
 from importlib import import_module
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -25,7 +25,6 @@ from lbgen.agent.certificate_store import CertificateStore
 from lbgen.agent.state_file import Health, apply_check, next_growth
 from lbgen.agent.steering import (
     COUNT_SECONDS,
-    READER,
     EngineFiles,
     average,
     differ,
@@ -35,13 +34,13 @@ from lbgen.agent.steering import (
     without_full,
 )
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.engines.acme_spec import FILE as ACME
+from lbgen.engines import acme_spec, metrics_spec
 from lbgen.engines.agent_spec import FILE, FORMAT, AgentSpec, CheckedPool, Target
-from lbgen.engines.metrics_spec import FILE as METRICS
 
 if TYPE_CHECKING:
     import ssl
 
+_Spec = TypeVar("_Spec", AgentSpec, metrics_spec.MetricsSpec, acme_spec.AcmeSpec)
 # Modules that the standard library imports on first use.
 _LATE = ("concurrent.futures.thread", "encodings.ascii", "encodings.idna", "encodings.latin_1", "encodings.utf_8")
 CERTIFICATES = "certificates"  # the folder of those of ACME, where none is named
@@ -51,18 +50,18 @@ _NOTICE_SECONDS = 1.0
 _SPREAD_SECONDS = 0.01  # between the first checks of two endpoints
 
 
-def load(folder: Path) -> AgentSpec:
-    """The specification in `folder`. Raises EngineError LB410 when it is missing, malformed or of another format."""
-    path = folder / FILE
+def load(path: Path, kind: type[_Spec], own: int) -> _Spec:
+    """The specification in a file, of the format that is `own`. Raises EngineError LB410 when it is missing, malformed
+    or of another one."""
     try:
-        spec = READER.decode(path.read_bytes())
+        spec = msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
         hint = "render a topology with `metrics`, or with `health.active` for an engine that has no checks of its own"
         raise EngineError(Diagnostic("LB410", f"{path}: {error.strerror}", hint=hint)) from None
     except msgspec.DecodeError as error:
         raise EngineError(Diagnostic("LB410", f"{path}: {error}")) from None
-    if spec.format != FORMAT:
-        raise EngineError(Diagnostic("LB410", f"{path} has format {spec.format}, and this lbgen reads {FORMAT}"))
+    if spec.format != own:
+        raise EngineError(Diagnostic("LB410", f"{path} has format {spec.format}, and this lbgen reads {own}"))
     return spec
 
 
@@ -71,11 +70,11 @@ def import_modules(name: str, folder: Path) -> None:
     drops its privileges."""
     if (folder / FILE).is_file():
         steered_engine(name).set_weights({}, {})
-    if (folder / METRICS).is_file():
+    if (folder / metrics_spec.FILE).is_file():
         from lbgen.agent.metrics import import_modules as import_metrics  # with Prometheus' library, only if needed
 
         import_metrics(name)
-    if (folder / ACME).is_file():
+    if (folder / acme_spec.FILE).is_file():
         from lbgen.agent.acme import import_modules as import_acme  # with its library, only if needed
 
         import_acme()
@@ -276,7 +275,7 @@ async def _serve(folder: Path, certificates: Path) -> None:
 
 
 def _specifications(folder: Path) -> tuple[tuple[int, ...], ...]:
-    return tuple(_identity(folder / name) for name in (FILE, METRICS, ACME))
+    return tuple(_identity(folder / name) for name in (FILE, metrics_spec.FILE, acme_spec.FILE))
 
 
 async def _notice(folder: Path, seen: tuple[tuple[int, ...], ...]) -> None:
@@ -289,21 +288,21 @@ async def _notice(folder: Path, seen: tuple[tuple[int, ...], ...]) -> None:
 def _parts(folder: Path, certificates: Path) -> list[Coroutine[None, None, None]]:
     """What there is to do: to check endpoints, to count requests, to keep certificates. Raises EngineError LB410."""
     parts = []
-    if (folder / METRICS).is_file():
+    if (folder / metrics_spec.FILE).is_file():
         from lbgen.agent import metrics  # Prometheus' library is loaded for nothing else
 
-        order = metrics.load(folder)
+        order = load(folder / metrics_spec.FILE, metrics_spec.MetricsSpec, metrics_spec.FORMAT)
         parts.append(metrics.Metrics(order, folder, log).run())
         log(f"counts requests of {order.engine}")
-    if (folder / ACME).is_file():
+    if (folder / acme_spec.FILE).is_file():
         from lbgen.agent import acme  # its library is loaded for nothing else
 
-        wanted = acme.load(folder)
+        wanted = load(folder / acme_spec.FILE, acme_spec.AcmeSpec, acme_spec.FORMAT)
         certificates.mkdir(mode=0o700, parents=True, exist_ok=True)
         parts.append(acme.CertificateKeeper(wanted, folder, CertificateStore(certificates), log).run())
         log(f"keeps {len(wanted.certificates)} certificates; answers challenges on port {wanted.port}")
     if (folder / FILE).is_file() or not parts:
-        agent = Agent(load(folder), folder)
+        agent = Agent(load(folder / FILE, AgentSpec, FORMAT), folder)
         parts.append(agent.run())
         log(f"checks {len(agent.states)} endpoints of {len(agent.spec.pools)} pools for {agent.spec.engine}")
         if agent.spec.balanced:

@@ -14,7 +14,7 @@ from lbgen.cli.findings import FORMATS, github, sarif, way_back
 from lbgen.cli.output import pluralize, print_findings, print_json, show_status, tell
 from lbgen.cli.topology_files import TopologyFiles, refuse_second_stdin, topology_option, watch_option
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, Span
-from lbgen.engines.api import engine, engine_names, engines_of
+from lbgen.engines.api import Deployed, engine, engines_of
 from lbgen.engines.verdicts import unknown_versions
 from lbgen.plan.resolve import findings
 from lbgen.plan.tiers import parts
@@ -134,7 +134,8 @@ def _check(
         loaded = topology.load()
     except lbgen.LbgenError as unreadable:
         return list(unreadable.diagnostics)
-    found = list(findings(loaded, files=True, ignore=ignore))
+    reads_files = not chosen or not all(isinstance(engine(name), Deployed) for name in chosen)
+    found = list(findings(loaded, files=reads_files, ignore=ignore))
     for tier in () if _has_errors(found) else parts(loaded):
         try:
             found += unknown_versions(tier.plan)
@@ -148,7 +149,8 @@ def _check(
         except lbgen.LbgenError as unknown:
             found += unknown.diagnostics
             continue
-        found += _engines(tier.plan, names, accept, notes, quiet=quiet)
+        named = bool(chosen) or tier.engine is not None
+        found += _engines(tier.plan, names, accept, notes, named=named, quiet=quiet)
     return found
 
 
@@ -162,23 +164,23 @@ def _summary(found: list[Diagnostic]) -> str:
 
 
 def _engines(
-    plan: Plan, chosen: tuple[str, ...], accept: tuple[str, ...], notes: list[Note], *, quiet: bool
+    plan: Plan, names: tuple[str, ...], accept: tuple[str, ...], notes: list[Note], *, named: bool, quiet: bool
 ) -> list[Diagnostic]:
     found: list[Diagnostic] = []
     absent = checked = 0
     tier = f"{plan.tier.tier}: " if plan.tier is not None else ""
-    for name in chosen or engine_names():
+    for name in names:
         title = f"{tier}{engine(name).title}"
         try:
             with nullcontext() if quiet else show_status(f"{title} checks its configuration"):
                 problems = check(plan, name, accept=accept)
         except EngineError as stop:
-            if chosen:
+            if named:
                 raise
             notes.append(Note(title, stop.diagnostics[0].message, "not checked"))
             absent += stop.diagnostics[0].code == "LB402"
         except LbgenError as stop:
-            if chosen:
+            if named:
                 found += stop.diagnostics
             else:
                 notes.append(Note(title, way_back(stop.diagnostics), "left out"))

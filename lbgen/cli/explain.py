@@ -16,7 +16,7 @@ from lbgen.cli.explain_tables import explain_costs, explain_versions, print_verd
 from lbgen.cli.output import print_json, say
 from lbgen.cli.topology_files import TopologyFiles, topology_option
 from lbgen.diagnostics import Span
-from lbgen.engines.api import engine, engine_names, engines_of, split_lines, target_version
+from lbgen.engines.api import engine, engines_of, split_lines, target_version
 from lbgen.engines.verdicts import Answer, answers
 from lbgen.html.page import build_page, to_html
 from lbgen.json_types import Printed
@@ -87,9 +87,9 @@ def explain_command(
     if sum(map(bool, (line, field, cost, by_version, html))) > 1:
         raise click.UsageError("use one of --line, --field, --cost, --versions and --html")
     loaded = topology.load()
-    found = [(tier.plan, engines_of(tier, chosen or engine_names())) for tier in parts(loaded)]
+    found = [(tier.plan, engines_of(tier, chosen)) for tier in parts(loaded)]
     if html:
-        write_page(html, loaded, chosen or engine_names())
+        write_page(html, loaded, chosen)
     if html == "-":
         return
     if line:

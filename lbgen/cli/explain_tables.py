@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from lbgen.cli.output import console
-from lbgen.engines.api import engine, target_version
+from lbgen.engines.api import Level, engine, target_version
 from lbgen.engines.costs import Cost, Costs, costs
-from lbgen.engines.verdicts import LEGEND, mark, notes, obstacles_by_version, worst_by_feature
+from lbgen.engines.verdicts import BY_DOCUMENTATION, LEGEND, mark, notes, obstacles_by_version, worst_by_feature
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,6 +27,7 @@ _SHOWN = {
     "native": ("native", "green"),
     "emulated": ("emulated", "green"),
     "habit": ("habit", "green"),
+    "documented": ("docs", "cyan"),
     "approximate": ("approx.", "yellow"),
     "refused": ("refused", "red"),
 }
@@ -56,6 +57,8 @@ def print_verdicts(columns: Mapping[str, Sequence[Answer]], titles: Mapping[str,
     for each, meaning in LEGEND.items():
         if each in marks:
             _wrapped(out, f"approx.{each}  ", meaning)
+    if any(answer.verdict.level is Level.DOCUMENTED for found in columns.values() for answer in found):
+        _wrapped(out, "docs     ", BY_DOCUMENTATION)
     for name, found in columns.items():
         _notes(out, titles[name], found)
 
@@ -92,8 +95,8 @@ def _wrapped(out: Console, head: str, text: str) -> None:
         out.print(f"{head if number == 0 else ' ' * len(head)}{line}", markup=False, no_wrap=True, overflow="ignore")
 
 
-def explain_costs(plan: Plan, names: tuple[str, ...], *, quiet: bool = False) -> dict[str, object]:
-    """Return the JSON record by engine; print the table unless `quiet`."""
+def explain_costs(plan: Plan, names: tuple[str, ...], *, quiet: bool = False) -> dict[str, Costs | None]:
+    """Return the figures by engine; print the table unless `quiet`."""
     found: dict[str, tuple[str, Costs | None]] = {}
     for name in names:
         target = engine(name)
@@ -102,7 +105,7 @@ def explain_costs(plan: Plan, names: tuple[str, ...], *, quiet: bool = False) ->
     if not quiet:
         title = "CPU per request" if plan.tier is None else f"CPU per request of tier {plan.tier.tier}"
         _print_costs(dict(found.values()), title)
-    return {name: None if measured is None else measured.as_dict() for name, (_, measured) in found.items()}
+    return {name: measured for name, (_, measured) in found.items()}
 
 
 def _print_costs(found: dict[str, Costs | None], title: str) -> None:
@@ -110,12 +113,12 @@ def _print_costs(found: dict[str, Costs | None], title: str) -> None:
     table = Table(title=f"{title}, in microseconds", title_justify="left")
     table.add_column("feature", no_wrap=True)
     for name, measured in known.items():
-        table.add_column(f"{name} {measured.version}", justify="right")
-    table.add_row("forward, nothing else", *(f"{measured.base:.1f}" for measured in known.values()))
+        table.add_column(f"{name} {measured.measured.version}", justify="right")
+    table.add_row("forward, nothing else", *(f"{measured.forward_us:.1f}" for measured in known.values()))
     rows: dict[str, dict[str, Cost]] = {}
     for name, measured in known.items():
         for cost in measured.features:
-            rows.setdefault(cost.name, {})[name] = cost
+            rows.setdefault(cost.feature, {})[name] = cost
     order = sorted(rows, key=lambda row: -max(_share(cost, known[name]) for name, cost in rows[row].items()))
     for row in order:
         cells = [_cost_cell(rows[row].get(name), measured) for name, measured in known.items()]
@@ -125,12 +128,13 @@ def _print_costs(found: dict[str, Costs | None], title: str) -> None:
     out.print("[dim]0[/]: within the noise. [dim]-[/]: not used or not measured there.")
     for row in order:
         cost = next(iter(rows[row].values()))
-        if not all(each.is_noise for each in rows[row].values()):
+        if not all(each.noise for each in rows[row].values()):
             more = f" and {len(cost.fields) - _FIELDS} more" if len(cost.fields) > _FIELDS else ""
             asked = f"asked for by {', '.join(cost.fields[:_FIELDS])}{more}; " if cost.fields else ""
             out.print(f"  {row}: {asked}cheaper: {cost.cheaper}", markup=False, highlight=False)
     for name, measured in known.items():
-        out.print(f"{name} {measured.version}, {measured.date}: {measured.method}", markup=False, highlight=False)
+        by = measured.measured
+        out.print(f"{name} {by.version}, {by.date}: {by.method}", markup=False, highlight=False)
     for name in found:
         if name not in known:
             out.print(f"{name}: nothing was measured", markup=False, highlight=False)
@@ -138,16 +142,16 @@ def _print_costs(found: dict[str, Costs | None], title: str) -> None:
 
 def _share(cost: Cost, measured: Costs) -> float:
     """Of forwarding alone."""
-    return 0.0 if cost.is_noise else cost.micros / measured.base
+    return 0.0 if cost.noise else cost.us / measured.forward_us
 
 
 def _cost_cell(cost: Cost | None, measured: Costs) -> str:
     """`+2.1 (10%)`: microseconds, and their share of forwarding alone."""
     if cost is None:
         return "[dim]-[/]"
-    if cost.is_noise:
+    if cost.noise:
         return "[dim]0[/]"
-    return f"{cost.micros:+.1f} [dim]({_share(cost, measured):.0%})[/]"
+    return f"{cost.us:+.1f} [dim]({_share(cost, measured):.0%})[/]"
 
 
 def explain_versions(plan: Plan, names: tuple[str, ...], *, quiet: bool = False) -> dict[str, object]:

@@ -10,16 +10,15 @@ from rich.table import Table
 
 from lbgen.cli import options
 from lbgen.cli.output import console, print_json, say
-from lbgen.engines.api import engine, engines
+from lbgen.engines.api import engine, local_engines
 from lbgen.json_types import Printed
 from lbgen.runtime.docker import client, images
-from lbgen.runtime.json_types import BuiltImageRecord
 
 
 class ImagesBuilt(Printed, frozen=True):
     """The images that were built."""
 
-    built: list[BuiltImageRecord]
+    built: tuple[images.BuiltImage, ...]
     failed: Annotated[dict[str, str], Meta(description="By engine: why not.")]
     helper: Annotated[str, Meta(description="The image for stand-ins and the agent.")]
 
@@ -58,7 +57,7 @@ def build(chosen: tuple[str, ...], as_json: bool) -> None:
     Engines that are not installed are listed and skipped. Exit 3 if no image was built, or if an engine given by -e
     is missing.
     """
-    selected = tuple(engine(name) for name in chosen) or tuple(engines().values())
+    selected = tuple(engine(name) for name in chosen) or tuple(local_engines().values())
     daemon = client.connect()
     out = console(stderr=True)
     out.quiet = out.quiet or as_json
@@ -66,10 +65,10 @@ def build(chosen: tuple[str, ...], as_json: bool) -> None:
         made, failed = images.build(daemon, selected, lambda text: status.update(text))
         helper = images.ensure_helper(daemon, lambda text: status.update(text))
     if as_json:
-        print_json(ImagesBuilt([each.as_dict() for each in made], dict(failed), helper))
+        print_json(ImagesBuilt(made, dict(failed), helper))
     else:
         for each in made:
-            click.echo(f"{each.reference}  {each.size / 1e6:.1f} MB  from {each.source}")
+            click.echo(f"{each.reference}  {each.bytes / 1e6:.1f} MB  from {each.source}")
         click.echo(helper)
         for name, why in failed:
             say(f"skipped {name}: {why}")

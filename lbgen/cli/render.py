@@ -15,7 +15,7 @@ from lbgen.cli.findings import summary
 from lbgen.cli.output import print_findings, print_json, say
 from lbgen.cli.topology_files import TopologyFiles, topology_option, watch_option
 from lbgen.engines.agent_spec import FILE as AGENT_FILE
-from lbgen.engines.api import engine_names, engines_of
+from lbgen.engines.api import engines_of
 from lbgen.engines.metrics_spec import FILE as METRICS_FILE
 from lbgen.engines.verdicts import VerdictRecord, unknown_versions
 from lbgen.json_types import FindingRecord, Printed
@@ -104,7 +104,7 @@ def _render(
     """Return the files by engine, and the errors of the engines that refuse."""
     done: dict[str, Rendered] = {}
     refused: dict[str, LbgenError] = {}
-    for name in engines_of(tier, chosen or engine_names()):
+    for name in engines_of(tier, chosen):
         try:
             done[name] = lbgen.render(tier.plan, engine=name, accept=accept)
         except lbgen.LbgenError as stop:

@@ -65,6 +65,9 @@ class Answer(Printed, frozen=True, kw_only=True):
     route: str | None
     rule: str | None
     reason: str
+    auth: Annotated[
+        str | UnsetType | None, Meta(description="L7. What the route asks of the request first; null: nothing.")
+    ] = UNSET
     well_formed: Annotated[
         bool | UnsetType,
         Meta(description="L7. false: refused in the engine's own way, or served in a form on which the rules hold."),
@@ -225,6 +228,7 @@ def answer(outcome: Outcome | L4Outcome, **place: Any) -> Answer:  # noqa: ANN40
     return Answer(
         **place,
         **what,
+        auth=None if outcome.auth is None else outcome.auth.describe(),
         well_formed=outcome.well_formed,
         pool=first.pool if first and len(serving) == 1 else None,
         pools=tuple(Share(u.pool, u.weight) for u in outcome.upstreams),
@@ -250,6 +254,8 @@ def print_outcome(outcome: Outcome, listener: str = "") -> None:
         click.echo(f"  location  {outcome.location}")
     if outcome.route is not None:
         click.echo(f"  route     {outcome.route} (rule {outcome.rule})")
+    if outcome.auth is not None:
+        click.echo(f"  auth      {outcome.auth.describe()}")
     total = sum(u.weight for u in outcome.upstreams) or 1
     for up in outcome.upstreams:
         share = f" {100 * up.weight / total:.4g} %" if len(outcome.upstreams) > 1 else ""

@@ -24,7 +24,7 @@ from lbgen.cli.render import RenderedFiles, RenderedTier
 from lbgen.cli.route import Answer
 from lbgen.conformance.json_types import PreviewRecord, ReportRecord
 from lbgen.conformance.topology_diff import ComparisonRecord
-from lbgen.engines.costs import CostsRecord
+from lbgen.engines.costs import Costs
 from lbgen.engines.verdicts import VerdictRecord
 from lbgen.json_types import FindingRecord
 from lbgen.plan.effective import ValueRecord
@@ -37,7 +37,7 @@ TOPOLOGY = "topology"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _Verdicts = dict[str, list[VerdictRecord]]
-_Costs = dict[str, CostsRecord | None]
+_Costs = dict[str, Costs | None]
 _Versions = dict[str, dict[str, list[FindingRecord]]]  # by engine and version: what rules it out
 
 # Command to the types of its JSON; `images build` is a command within another. With tiers an answer may be one by tier.

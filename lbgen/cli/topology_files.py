@@ -18,10 +18,12 @@ from msgspec import Struct
 from lbgen.cli import values
 from lbgen.cli.output import print_findings, say
 from lbgen.diagnostics import LbgenError
+from lbgen.spec.find_values import find_values
 from lbgen.spec.layering import Document
 from lbgen.spec.load import Topology, load_documents
 from lbgen.spec.profile import names as profile_names
-from lbgen.spec.source import parse, read_nodes, record_reads
+from lbgen.spec.source import note_read, parse, read_nodes, record_reads
+from lbgen.spec.values import FilePath
 from lbgen.spec.variables import environment
 
 F = TypeVar("F", bound="Callable[..., object]")
@@ -54,7 +56,10 @@ class TopologyFiles(Struct, frozen=True):
             else:
                 documents.append(Document(path, Path(path).parent, read_nodes(Path(path))))
         profile = (("profile", self.profile),) if self.profile is not None else ()
-        return load_documents(documents, (*self.settings, *profile), variables=variables)
+        found = load_documents(documents, (*self.settings, *profile), variables=variables)
+        for _, name in find_values(found.model, FilePath):
+            note_read(found.base / name)
+        return found
 
 
 class ProfileName(values.OneOf):
@@ -148,8 +153,8 @@ def watch_option(command: F) -> F:
         "--watch",
         "again",
         is_flag=True,
-        help="Run again whenever a file of the topology changes: overlays, included files, the profile, variables. "
-        "Ctrl-C ends (exit 130).",
+        help="Run again whenever a file of the topology changes: overlays, included files, the profile, variables, and "
+        "files that it names, such as certificates. Ctrl-C ends (exit 130).",
     )
     @wraps(command)
     def with_watch(*, again: bool, topology: TopologyFiles, **rest: object) -> object:

@@ -138,6 +138,14 @@ def engine_versions(text: str) -> tuple[str, tuple[str, ...]]:
     return name, versions
 
 
+def listener_url(text: str) -> tuple[str, str]:
+    """`https://HOST` or `web=https://HOST:PORT`, as the listener's name ("" = none) and the URL."""
+    found = re.fullmatch(r"(?:([^=:/]+)=)?(https?://\S+)", text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not [LISTENER=]URL, such as web=http://192.0.2.10")
+    return found[1] or "", found[2]
+
+
 def ip(text: str) -> str:
     """An IPv4 or IPv6 address, in its canonical form."""
     try:

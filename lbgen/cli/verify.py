@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
@@ -14,8 +15,8 @@ from lbgen.cli.explain import write_page
 from lbgen.cli.output import console, pluralize, print_json
 from lbgen.cli.topology_files import TopologyFiles, topology_option
 from lbgen.conformance.report import tables
+from lbgen.conformance.runner import CaseState
 from lbgen.conformance.verify.coverage import list_fields
-from lbgen.engines.api import engine_names
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +32,8 @@ SHOWN = 5  # differences printed, the first ones
     "  lbgen verify shop.yaml -e nginx -e envoy --json\n"
     "  lbgen verify shop.yaml --html report.html\n"
     "  lbgen verify shop.yaml --against-version haproxy=2.6,2.8\n"
-    "  lbgen verify shop.yaml --rendered out    # out/<engine>/ as it is, edited by hand or not"
+    "  lbgen verify shop.yaml --rendered out    # out/<engine>/ as it is, edited by hand or not\n"
+    "  lbgen verify shop.yaml -e aws --against http://shop-1234.eu-west-1.elb.amazonaws.com"
 )
 @topology_option
 @options.engines
@@ -57,11 +59,24 @@ SHOWN = 5  # differences printed, the first ones
 )
 @click.option(
     "--against-version",
-    "against",
+    "side_by_side",
     type=values.engine_versions,
     multiple=True,
     metavar="ENGINE=VERSION,...",
     help="Verify these versions of an engine side by side; one beside that which serves TOPOLOGY (repeatable).",
+)
+@click.option(
+    "--against",
+    type=values.listener_url,
+    multiple=True,
+    metavar="[LISTENER=]URL",
+    help="Judge what the engine of -e serves there, as far as a client sees it; nothing is started (repeatable).",
+)
+@click.option(
+    "--client",
+    type=values.ip,
+    metavar="ADDRESS",
+    help="With --against: this host's address as the balancer there sees it.  [default: its own, in private networks]",
 )
 @options.accept
 @options.html
@@ -73,17 +88,26 @@ def verify_command(
     requests: int,
     faults: int | None,
     seed: int,
-    against: tuple[tuple[str, tuple[str, ...]], ...],
+    side_by_side: tuple[tuple[str, tuple[str, ...]], ...],
+    against: tuple[tuple[str, str], ...],
+    client: str | None,
     accept: tuple[str, ...],
     html: str | None,
     as_json: bool,
 ) -> None:
     """Send requests that the rules of TOPOLOGY distinguish, break its endpoints, and measure its times; compare.
 
+    With --against an engine that runs elsewhere is judged by the answers that a client sees: endpoints that are no
+    stand-ins get one GET for each route.
+
     Exit 4 on a difference that no verdict declares, 3 if an engine failed.
     """
-    if against and rendered:
+    if side_by_side and rendered:
         raise click.UsageError("--rendered is of one version; leave --against-version out")
+    if against and (side_by_side or rendered or faults):
+        raise click.UsageError("--against starts nothing; leave --against-version, --rendered and --faults out")
+    if client and not against:
+        raise click.UsageError("--client is the address that a balancer sees; write --against URL")
     loaded = topology.load()
     out = console(stderr=True)
     columns = (
@@ -103,12 +127,13 @@ def verify_command(
             most_faults=faults,
             seed=seed,
             rendered=rendered,
-            versions=dict(against),
+            versions=dict(side_by_side),
+            against=dict(against),
+            client=client or "",
             progress=lambda event: _update_bar(bars, tasks, event),
         )
     if html:
-        names = chosen or engine_names()
-        write_page(html, loaded, names, accept=accept, report=report, notes=report_notes(report))
+        write_page(html, loaded, chosen, accept=accept, report=report, notes=report_notes(report))
     if html == "-":
         raise click.exceptions.Exit(report.exit_code)
     if as_json:
@@ -147,9 +172,7 @@ def _print(out: Console, report: Report) -> None:
             f"\n... and {len(report.differences) - SHOWN} more (lbgen verify --json or --html has all)", markup=False
         )
     failed = f"{pluralize(len(report.differences), 'difference')}, {pluralize(len(report.broken), 'engine')} failed"
-    verdict = (
-        "green" if report.green else "nothing was verified, every case is refused" if report.all_refused else failed
-    )
+    verdict = "green" if report.green else "nothing was verified" if report.all_refused else failed
     out.print(
         f"\n{report.name}: {verdict} in {report.seconds:.0f} s", style="bold green" if report.green else "bold red"
     )
@@ -166,6 +189,8 @@ def report_notes(report: Report) -> list[str]:
         sentences.append(f"lines that differ from the topology's own files, only in these times: {', '.join(changed)}")
     if not report.isolated:
         sentences.append(f"listeners and endpoints used other ports of 127.0.0.1: {report.moved_because}")
+    left = Counter(x.detail for x in report.results if x.state is CaseState.SKIPPED)
+    sentences += [f"{pluralize(count, 'case')} skipped: {why}" for why, count in left.items()]
     if report.untried:
         sentences.append(f"not tried: {'; '.join(list_fields(report.untried))}")
     sentences += [f"{x.engine}/{edit} (not as lbgen renders it)" for x in report.served for edit in x.edits[:3]]

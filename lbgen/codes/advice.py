@@ -159,7 +159,7 @@ LB295 a variable of an engine in a text
   cause: The text looks like a variable of nginx, HAProxy or Envoy. Texts of a topology are literal on every engine.
   example: routes: [{ name: app, forward: app, request_headers: { set: { x-real-ip: "$remote_addr" } } }]
   remedy: Write the placeholder that the finding names, or the value itself. X-Forwarded-For, -Proto, -Host, -Port and
-    X-Request-Id reach endpoints anyway.
+    X-Request-Id reach endpoints anyway, and X-Real-IP by `forwarded_headers: { real_ip: true }`.
 LB296 a placeholder in a path
   cause: A path has an asterisk or `:name`. `exact` and `prefix` compare the characters as they stand.
   example: routes: [{ name: app, forward: app, match: [{ path: { prefix: "/api/*" } }] }]
@@ -183,7 +183,8 @@ LB298 a route that is open beside a guarded one
   remedy: Guard both, by a policy that both name. `auth: none`, or `access` that allows `0.0.0.0/0`, says that it is
     meant to be open.
 LB299 a page that shows what a client sent
-  cause: The body of an answer of HTML has a placeholder whose value a link can choose, and values are not escaped.
+  cause: The body of an answer or an error page of HTML has a placeholder whose value a link can choose, and values are
+    not escaped.
   example: routes: [{ name: lost,
       respond: { status: 404, body: "<p>{path}</p>", headers: { content-type: text/html } } }]
   remedy: Answer with text/plain, or leave the value out.

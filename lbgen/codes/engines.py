@@ -47,7 +47,8 @@ LB401 the engine's own checker refuses the configuration
   example: $ lbgen check topology.yaml -e nginx    # a verbatim text with an error
   remedy: Correct the verbatim text in `engines`; without any, report a fault of lbgen.
 LB402 an executable is missing
-  cause: The engine (or `ip`, `unshare`) is not installed, is too old, or the variable that names it is wrong.
+  cause: The engine (or its checker, `ip`, `unshare`) is not installed, is too old, or the variable that names it is
+    wrong.
   example: $ LBGEN_NGINX=/no/such/nginx lbgen up topology.yaml -e nginx
   remedy: Install what the finding names, or use `--runtime docker`.
 LB403 an engine does not start, or ends
@@ -179,4 +180,13 @@ LB435 a certificate that could not be obtained
   example: $ lbgen ps    # while shop.example leads elsewhere
   remedy: Mend what the finding says. The agent tries again by itself, first after a minute, later after 6 hours at
     most; after `lbgen reload` at once.
+LB436 an engine that lbgen does not run
+  cause: The engine is a service that others run, such as a cloud's load balancers: lbgen renders and checks its files.
+  example: $ lbgen up topology.yaml -e aws
+  remedy: Render and deploy as the finding says; `lbgen verify --against` judges what is deployed.
+LB437 something deployed that cannot be verified
+  cause: `--against` has a URL that is none of a listener, names no single engine or has a topology with tiers, or
+    nothing answers there.
+  example: $ lbgen verify topology.yaml -e aws --against https://shop.example    # of a listener without TLS
+  remedy: Write the URL as the finding says, or see whether it answers to this host at all (`curl -v URL`).
 """

@@ -132,6 +132,13 @@ LB228 a field without effect beside another
     strict.
   example: tls: { policy: modern, min_version: "1.2" }
   remedy: Drop the field, or change the other.
+LB229 an identity in a field about the client's address
+  cause: `auth` says who the client is by a field that the listener sets or reads for the client's address
+    (`forwarded_headers.real_ip`, `forwarded`, `client_ip`). An endpoint could take one for the other.
+  example: forwarded_headers: { real_ip: true }
+    routes:
+      - { name: app, forward: app, auth: { forward: { url: "http://127.0.0.1:9091", response_headers: [x-real-ip] } } }
+  remedy: Have the service name the client in a field of its own, such as `x-user`.
 LB230 the secret of sticky cookies cannot be used
   cause: The file that `sticky.secret` names cannot be read, or is too short.
   example: pools:
@@ -182,7 +189,8 @@ LB246 a placeholder that does not exist
   example: routes: [{ name: app, forward: app, request_headers: { set: { x-real-ip: "{client_ipp}" } } }]
   remedy: Correct the name as the finding proposes; for the text itself double the braces.
 LB247 a placeholder that has no value there
-  cause: Where the placeholder stands the fact is not known, or a client could choose a redirect's host by it.
+  cause: Where the placeholder stands the fact is not known, such as the route in an error page, or a client could
+    choose a redirect's host by it.
   example: routes: [{ name: app, forward: app, request_headers: { set: { x-endpoint: "{endpoint}" } } }]
   remedy: Do what the finding proposes, or drop the placeholder.
 LB251 a pool or policy that nothing uses

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from functools import cache
 from pathlib import Path
@@ -294,8 +293,3 @@ def _expect(data: dict[str, Any]) -> Expect:
         found["within_ms"] = tuple(data["within_ms"])
     found["share"] = {k: (v[0], v[1]) for k, v in data.get("share", {}).items()}
     return Expect(**found)
-
-
-def clauses(files: tuple[CaseFile, ...]) -> tuple[str, ...]:
-    """Every clause once, in the order of the files."""
-    return tuple(dict.fromkeys(case.clause for case in itertools.chain.from_iterable(f.cases for f in files)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.diagnostics import EngineError, UsageError
-from lbgen.engines.api import Binary, Engine, engine, engine_names, target_version
+from lbgen.engines.api import Binary, Deployed, Engine, engine, engine_names, target_version
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.common.selection import missing_in_kernel
 
@@ -56,6 +56,8 @@ def engines_on_host(wanted: Iterable[str] = ()) -> tuple[EngineUnderTest, ...]:
     for name, version in _split(wanted):
         try:
             target = engine(name)
+            if not wanted and isinstance(target, Deployed):
+                continue
             binaries = candidates(target)
         except (UsageError, EngineError) as error:
             if wanted and isinstance(error, UsageError):
@@ -76,8 +78,11 @@ def engines_in_images(wanted: Iterable[str], netns: SharedNetns) -> tuple[Engine
     from lbgen.runtime.docker.single_engine import available_images  # the docker SDK is heavy
 
     found: list[EngineUnderTest] = []
-    for name, version in _split(tuple(wanted)):
+    wanted = tuple(wanted)
+    for name, version in _split(wanted):
         target = engine(name)
+        if not wanted and isinstance(target, Deployed):
+            continue
         asked = _versions(target, version)
         binaries = candidates(target)  # a version that is not here is not fetched either, unless it is asked for
         here = {x for x in target.versions[1:] if (version and x in asked) or any(_is_of(b, x) for b in binaries)}

@@ -9,6 +9,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -23,12 +24,14 @@ from lbgen.conformance.own_answers import (
     no_answer,
     own_differences,
 )
-from lbgen.conformance.pages import apply_edits, intercepted, own_pages, page_differences
+from lbgen.conformance.pages import intercepted, own_pages, page_differences
+from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.compression import compresses
 from lbgen.plan.error_pages import page_for
-from lbgen.plan.forwarding import DEFAULT_PORTS
+from lbgen.plan.forwarding import DEFAULT_PORTS, apply_edits
 from lbgen.plan.own_statuses import FAILURES
 from lbgen.plan.request import Headers, Request, connection_options
+from lbgen.plan.values import text_pattern
 from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, body_of
 from lbgen.runtime.standins.stand_in import Behaviour
 
@@ -130,8 +133,10 @@ def differences(
 
 def _of_service(outcome: Outcome, answer: Answer) -> bool:
     """Whether the service that was asked made the answer."""
-    account = account_of(answer)
-    return account is not None and account["pool"] == outcome.asked and account["pool"] not in _pools(outcome)
+    account, auth = account_of(answer), outcome.auth
+    if account is None or not isinstance(auth, ForwardAuth) or account["pool"] != outcome.asked:
+        return False
+    return account["pool"] not in _pools(outcome) or account["target"] == auth.target
 
 
 def _pools(outcome: Outcome) -> set[str]:
@@ -142,6 +147,10 @@ def _denied(expect: Expect, outcome: Outcome, answer: Answer) -> Iterator[Differ
     """Differences of an answer that the service which was asked, or the proxy, has to make."""
     if not expect.denied or (account_of(answer) is not None and not _of_service(outcome, answer)):
         yield Difference(Kind.ACCEPTED, f"answer {answer.status} of {account_of(answer)}: {answer.body[:80]!r}")
+    if outcome.login is not None and answer.status == HTTPStatus.FOUND and not _of_service(outcome, answer):
+        address = text_pattern(outcome.login)
+        if not re.fullmatch(address, answer.header("location") or ""):
+            yield Difference(Kind.HEADER, answer.header("location"), address, "location", "answer")
     yield from _literals(expect, answer)
 
 
@@ -199,8 +208,8 @@ def _proxy_made(
     text = b"" if bodiless or body is None else body.encode("latin-1")
     if body is not None and answer.body != text:
         yield Difference(Kind.BODY, repr(answer.body), repr(text))
-    headers = apply_edits(headers, outcome.cors_edits)
-    expected = [h for h in apply_edits(headers, outcome.response_edits) if h[0].lower() != "location"]
+    edited = apply_edits(headers, outcome.cors_edits, outcome.response_edits)
+    expected = [line for line in edited if line[0].lower() != "location"]
     extra = {*outcome.free, *(("location",) if outcome.location is not None else ())}
     if not body:  # a redirect's body is its own affair, and so is the type of none
         extra |= {"content-type"}
@@ -269,7 +278,7 @@ def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[Differe
     elif outcome.compression is not None:  # caches may be told of the other form, too
         shown = [(n, _without_encoding(v) if n == "vary" else v) for n, v in shown]
         shown = [(n, v) for n, v in shown if v or n != "vary"]
-    expected = apply_edits(apply_edits(kept, outcome.cors_edits), outcome.response_edits)
+    expected = apply_edits(kept, outcome.cors_edits, outcome.response_edits)
     named = {n.lower() for n, _ in expected}
     yield from header_differences("answer", expected, shown, ((_HOP | free) - named) | {*outcome.free})
     yield from _pattern_differences("answer", outcome.patterns, shown)

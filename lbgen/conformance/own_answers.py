@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from lbgen.conformance.difference import Difference, Kind, late
 from lbgen.plan.own_statuses import is_own_status
-from lbgen.plan.paths import PathError, normalise_path
+from lbgen.plan.paths import normalise_path
 from lbgen.plan.request import host_of
 from lbgen.plan.simulate import Outcome, simulate
 from lbgen.runtime.standins.http1 import NAME, SEEN
@@ -104,8 +103,7 @@ def _targets(request: Request, account: dict[str, Any]) -> Iterator[str]:
     yield _readable(account["target"])
     path, mark, query = re.sub("^https?://[^/?#]*", "", request.target).partition("?")
     for form in (path or "/", path.replace("\\", "/")):
-        with suppress(PathError):
-            yield normalise_path(form) + mark + query
+        yield normalise_path(form, clamped=True) + mark + query
 
 
 def _readable(target: str) -> str:

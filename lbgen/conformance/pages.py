@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.difference import Difference, Kind
 from lbgen.plan.error_pages import ErrorPage, intercepting_page, page_for
+from lbgen.plan.forwarding import apply_edits
 from lbgen.plan.own_statuses import FAILURES, MALFORMED
 from lbgen.plan.request import to_wire
+from lbgen.plan.values import Template, Value, join_parts, parts_of, text_pattern
 
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case, Expect
     from lbgen.conformance.http1_client import Answer
-    from lbgen.plan.model import HeaderEdits, Plan
-    from lbgen.plan.request import Headers
+    from lbgen.plan.model import Plan
     from lbgen.plan.simulate import Outcome
     from lbgen.runtime.standins.stand_in import Behaviour
 
@@ -41,7 +43,14 @@ def intercepted(outcome: Outcome, behaviour: Behaviour, expect: Expect) -> tuple
 def replacing_page(plan: Plan, answer: Answer) -> ErrorPage | None:
     """The page of an answer whose status it has replaced."""
     pages = (page for page in plan.every_page() if page.status is not None and page.status == answer.status)
-    return next((page for page in pages if page.body and answer.body == page.body.encode()), None)
+    return next((page for page in pages if page.body and _is_body(page.body, answer.body)), None)
+
+
+def _is_body(written: Value, body: bytes) -> bool:
+    if not isinstance(written, Template):
+        return body == written.encode()
+    text = join_parts(to_wire(part) if isinstance(part, str) else part for part in parts_of(written))
+    return re.fullmatch(text_pattern(text), body.decode("latin-1"), re.DOTALL) is not None
 
 
 def replaced_status(page: ErrorPage) -> int:
@@ -66,19 +75,10 @@ def page_differences(method: str, pages: Iterable[ErrorPage], outcome: Outcome, 
 
 
 def _of_page(method: str, page: ErrorPage, outcome: Outcome, answer: Answer) -> Iterator[Difference]:
-    body = b"" if method == "HEAD" else to_wire(page.body).encode("latin-1")
-    if answer.body != body:
+    body = text_pattern("" if method == "HEAD" else page.body)
+    if not re.fullmatch(body, answer.body.decode("latin-1"), re.DOTALL):
         yield Difference(Kind.BODY, repr(answer.body[:200]), repr(body[:200]), why=page.field)
     wanted = apply_edits((("content-type", page.content_type),), outcome.cors_edits, outcome.response_edits)
     for name, value in wanted:
         if name not in outcome.free and value not in (got := ", ".join(answer.lines(name))):
             yield Difference(Kind.HEADER, got or None, value, name, "answer", why=page.field)
-
-
-def apply_edits(headers: Iterable[tuple[str, str]], *edits: HeaderEdits) -> Headers:
-    """`headers` after remove, set and add of each (new names in lower case)."""
-    for each in edits:
-        gone = {*each.remove, *(name for name, _ in each.set)}
-        written = ((n, v) for n, v in (*each.set, *each.add) if isinstance(v, str))
-        headers = (*((n, v) for n, v in headers if n.lower() not in gone), *written)
-    return tuple(headers)

@@ -14,6 +14,8 @@ from lbgen.conformance.transport import transport_for, without_verification
 from lbgen.conformance.verify.requests import clause_requests
 from lbgen.diagnostics import counted
 from lbgen.json_types import Record
+from lbgen.plan.auth import Auth
+from lbgen.plan.error_pages import ErrorPage
 from lbgen.plan.model import Forward, Mode, Plan
 from lbgen.plan.simulate import Outcome, simulate
 from lbgen.plan.tiers import parts
@@ -34,6 +36,8 @@ MEANING = {
     "timeouts.body": "how long a client may be silent within a body",
     "timeouts.keepalive": "how long an idle client connection is kept",
     "retries": "what is tried again, and how often",
+    "auth": "who is let in",
+    "error_pages": "what clients see in place of an engine's own answers",
     "rate_limit": "how many requests pass before 429",
     "concurrency": "how many requests may be under way before 429",
     "mirrors": "which pools get copies of requests",
@@ -333,7 +337,9 @@ def _walk(place: str, path: str, one: object, other: object) -> Iterator[FieldCh
                 yield from _walk(place, inner, getattr(one, name), getattr(other, name))
         return
     if path:
-        yield FieldChange(f"{place}.{path}", _shown(one), _shown(other), _meaning(path))
+        before, after = _shown(one), _shown(other)
+        changed = after if after != before else f"{after}, changed"  # such as the password of a user
+        yield FieldChange(f"{place}.{path}", before, changed, _meaning(path))
 
 
 def _meaning(path: str) -> str:
@@ -346,6 +352,11 @@ def _meaning(path: str) -> str:
 
 def _shown(value: object) -> str:
     """A value of the plan for people, without what is at its default; times as in the plan, in milliseconds."""
+    if isinstance(value, Auth):
+        return value.describe()  # which has no hashes
+    if isinstance(value, ErrorPage):
+        also = "".join((f", as {value.status}" * bool(value.status), ", for endpoints' too" * value.intercept))
+        return f"{value.key} ({value.content_type}{also})"
     if isinstance(value, Struct):
         inner = ", ".join(
             f"{each.name}: {_shown(getattr(value, each.name))}"

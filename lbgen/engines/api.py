@@ -290,6 +290,16 @@ class Engine(Protocol):
 
 
 @runtime_checkable
+class Deployed(Protocol):
+    """An engine that others run, such as a cloud: lbgen renders its files, has them checked, and starts nothing; beside
+    `Engine`. Its verdicts are `documented`, not native."""
+
+    deploy_command: str  # deploys the files in the folder DIR/<engine>
+    checker: BinaryHint  # the program of `Engine.check`
+    checker_install: str  # the command that installs it
+
+
+@runtime_checkable
 class Incremental(Protocol):
     """An engine of rules in the kernel of which a part can be changed in one transaction; beside `Engine`."""
 
@@ -369,6 +379,11 @@ def engines() -> dict[str, Engine]:
     return {name: engine(name) for name in engine_names()}
 
 
+def local_engines() -> dict[str, Engine]:
+    """Those of `engines` that run on hosts: all but the `Deployed` ones."""
+    return {name: each for name, each in engines().items() if not isinstance(each, Deployed)}
+
+
 def engine(name: str) -> Engine:
     """The engine of that name; UsageError LB305 when none is installed, or its package is broken."""
     entry = engine_entries().get(name)
@@ -394,10 +409,14 @@ def engine_of(tier: Tier) -> Engine | None:
         raise LbgenError([replace(each, span=span, field=field) for each in unknown.diagnostics]) from None
 
 
-def engines_of(tier: Tier, others: tuple[str, ...]) -> tuple[str, ...]:
-    """The name of its engine, else `others`. Raises as `engine_of` does."""
+def engines_of(tier: Tier, chosen: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The name of its engine; else `chosen`; else those of `local_engines`, with the `Deployed` ones of which the
+    topology says something under `engines`. Raises as `engine_of` does."""
     named = engine_of(tier)
-    return others if named is None else (named.name,)
+    if named is not None:
+        return (named.name,)
+    asked = {name for name, _ in tier.plan.engines}
+    return chosen or tuple(name for name in engines() if name in asked or name in local_engines())
 
 
 def target_version(target: Engine, asked: str | None) -> str:

@@ -10,10 +10,10 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from lbgen.engines.verdicts import answers
-from lbgen.json_types import Record
+from lbgen.json_types import Printed
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Engine
@@ -60,19 +60,20 @@ CHEAPER: dict[str, str] = {
 }
 
 
-class CostRecord(Record):
-    """What one feature adds to a request, in CPU microseconds."""
+class Cost(Printed, frozen=True):
+    """What one feature adds to a request, in CPU microseconds. Only requests of the routes, pools and listeners of
+    `fields` take it."""
 
     feature: str
     us: Annotated[float, Meta(description="The median of the rounds.")]
     low: Annotated[float, Meta(description="The lower end of the middle half of the rounds.")]
     high: float
     noise: Annotated[bool, Meta(description="Within the noise.")]
-    fields: Annotated[list[str], Meta(description="The topology fields that ask for it.")]
+    fields: Annotated[tuple[str, ...], Meta(description="The topology fields that ask for it.")]
     cheaper: Annotated[str, Meta(description="What to write instead.")]
 
 
-class MeasurementRecord(Record):
+class Measurement(Printed, frozen=True):
     """What was measured, when and how."""
 
     version: Annotated[
@@ -82,62 +83,12 @@ class MeasurementRecord(Record):
     method: str
 
 
-class CostsRecord(Record):
+class Costs(Printed, frozen=True):
     """The figures of an engine for one topology."""
 
-    measured: MeasurementRecord
+    measured: Measurement
     forward_us: Annotated[float, Meta(description="CPU microseconds of forwarding alone.")]
-    features: Annotated[list[CostRecord], Meta(description="Dearest first.")]
-
-
-class Cost(Struct, frozen=True):
-    """CPU microseconds that a request takes more for one feature: the median and the middle half of the rounds.
-
-    `fields` ask for the feature; only requests of their routes, pools and listeners take it.
-    """
-
-    name: str
-    fields: tuple[str, ...]
-    micros: float
-    low: float
-    high: float
-    cheaper: str
-
-    @property
-    def is_noise(self) -> bool:
-        """Whether it is within the noise."""
-        return self.low <= 0
-
-    def as_dict(self) -> CostRecord:
-        """The JSON record: feature, us, low, high, noise, fields, cheaper."""
-        return {
-            "feature": self.name,
-            "us": self.micros,
-            "low": self.low,
-            "high": self.high,
-            "noise": self.is_noise,
-            "fields": list(self.fields),
-            "cheaper": self.cheaper,
-        }
-
-
-class Costs(Struct, frozen=True):
-    """The figures of an engine for one plan, dearest first. `base` is what forwarding takes without any feature;
-    `version` is the engine's that was measured, which may be another than the plan's."""
-
-    version: str
-    date: str
-    method: str
-    base: float
-    features: tuple[Cost, ...]
-
-    def as_dict(self) -> CostsRecord:
-        """The JSON record: measured (version, date, method), forward_us, features."""
-        return {
-            "measured": {"version": self.version, "date": self.date, "method": self.method},
-            "forward_us": self.base,
-            "features": [each.as_dict() for each in self.features],
-        }
+    features: Annotated[tuple[Cost, ...], Meta(description="Dearest first.")]
 
 
 def costs(plan: Plan, engine: Engine, version: str) -> Costs | None:
@@ -149,10 +100,11 @@ def costs(plan: Plan, engine: Engine, version: str) -> Costs | None:
     for answer in answers(plan, engine, version):
         name = answer.feature or ""
         if not answer.place and (figure := data["features"].get(name)) is not None:
-            cheaper = CHEAPER.get(name, "")
-            found.append(Cost(name, answer.fields, figure["us"], figure["low"], figure["high"], cheaper))
-    found.sort(key=lambda each: (each.is_noise, -each.micros))
-    return Costs(data["version"], data["date"], data["method"], float(data["forward_us"]), tuple(found))
+            us, low, high = figure["us"], figure["low"], figure["high"]
+            found.append(Cost(name, us, low, high, low <= 0, answer.fields, CHEAPER.get(name, "")))
+    found.sort(key=lambda each: (each.noise, -each.us))
+    measured = Measurement(data["version"], data["date"], data["method"])
+    return Costs(measured, float(data["forward_us"]), tuple(found))
 
 
 def _measured(engine: Engine, version: str) -> dict[str, Any] | None:

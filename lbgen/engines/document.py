@@ -25,6 +25,12 @@ class Tagged(dict[str, "Data"]):
         self.field = field
 
 
+class Plain(str):
+    """A scalar that is written as it stands, such as one with a tag of its own (`!Ref Name`)."""
+
+    __slots__ = ()
+
+
 class Commented(Struct, frozen=True):
     """A value of a mapping or a list with comment lines above it, and an empty one before those with `apart`."""
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from lbgen.diagnostics import EngineError, LbgenError
 from lbgen.engines.acme_spec import acme_files
-from lbgen.engines.api import Engine, RenderedFile, target_version
+from lbgen.engines.api import Deployed, Engine, RenderedFile, target_version
 from lbgen.engines.api import engine as find_engine
 from lbgen.engines.metrics_spec import metrics_files
 from lbgen.engines.verdicts import Answer, answers, judge
@@ -200,6 +200,8 @@ def render_with(target: Engine, plan: Plan, version: str, accept: tuple[str, ...
     verdicts, problems = judge(plan, target, version, accept)
     if problems:
         raise LbgenError(problems)
+    if isinstance(target, Deployed):  # no agent runs beside it, and nothing there reads files of this host
+        return Rendered(target.name, version, target.render(plan, version), verdicts)
     files = (*target.render(plan, version), *metrics_files(plan, target, version), *acme_files(plan, target))
     return Rendered(
         target.name,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from lbgen.engine_words import find_authentication
 from lbgen.engines.api import Engine, Objection, approximate, refused
 from lbgen.engines.document import Tagged
-from lbgen.plan.verbatim_auth import find_authentication
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -24,7 +24,7 @@ def unplaced(plan: Plan, engine: Engine) -> Iterator[Objection]:
     for place, _ in plan.options(engine.name).verbatim:
         if place not in dict(engine.insertion_points):
             there = "; ".join(f"{name} ({where})" for name, where in engine.insertion_points)
-            why = refused(f"its configuration has no place {place!r}; it has {there}")
+            why = refused(f"its configuration has no place {place!r}; it has {there or 'none'}")
             yield Objection(why, f"engines.{engine.name}.{place}")
 
 

@@ -10,14 +10,15 @@ from msgspec.structs import replace
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, Span, UsageError
 from lbgen.engines.api import (
+    Deployed,
     Engine,
     Level,
     Objection,
     Verdict,
     emulated,
     engine_names,
-    engines,
     is_known,
+    local_engines,
     refused,
     target_version,
     version_key,
@@ -39,6 +40,7 @@ LEGEND = {
     DEFAULT: "no field asks for it and no client can bypass a rule with it: it does not stop a render",
     ACCEPTED: "accepted, by the topology or its profile",
 }
+BY_DOCUMENTATION = "as asked, by the documentation of a system that does not run here: proven by no traffic"
 _LISTENERS = {"listener.l7", "listener.l4.tcp", "listener.l4.udp"}
 
 
@@ -145,8 +147,12 @@ def _accepted(engine: Engine, words: Iterable[str]) -> set[str]:
 
 
 def _without_choice(plan: Plan, engine: Engine, version: str) -> Iterator[Objection]:
-    """A refusal of `forwarding: nat`, and of `device`, where the engine has no other way."""
+    """A refusal of `forwarding: nat`, and of `device`, where the engine has no other way, and of certificates that it
+    cannot read."""
     said, place = plan.options(engine.name), f"engines.{engine.name}"
+    if said.certificate_arns and not isinstance(engine, Deployed):
+        why = refused("its certificates are files, which `tls.certificates` of a listener names")
+        yield Objection(why, f"{place}.certificate_arns")
     if verdict_on(plan, engine, "engines.forwarding.direct", version).level is not Level.REFUSED:
         return
     if said.forwarding == "nat":
@@ -223,7 +229,7 @@ def _remedy(answer: Answer, engine: Engine, plan: Plan) -> str:
     needed = {answer.feature, *(_LISTENERS & plan.uses_by_feature().keys())}
     able = [
         other.title
-        for other in engines().values()
+        for other in local_engines().values()
         if other.name != engine.name
         and all(other.verdict(each, other.versions[0]).level is not Level.REFUSED for each in needed)
     ]

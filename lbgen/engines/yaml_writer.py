@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lbgen.engines.api import split_lines
-from lbgen.engines.document import Commented, Tagged
+from lbgen.engines.document import Commented, Plain, Tagged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -228,6 +228,8 @@ def _leaf(value: Data) -> str:
 
 def _text(text: str) -> str:
     """A text in the quotes that it needs; back-slashes stay single where they can."""
+    if isinstance(text, Plain):
+        return str(text)
     if _PLAIN.fullmatch(text) and text.lower() not in _NOT_PLAIN:
         return text
     if "\\" in text and _SINGLE_QUOTED.fullmatch(text):

@@ -43,7 +43,7 @@ def export(request: Request) -> Exported:
         field = f"tiers.{first.tier.tier if first.tier else ''}.engine"
         raise refuse(first, "the Gateway API describes one proxy, and each tier is one", field, hint)
     plan = build_plan(request.topology)
-    refuse_acme(plan, "gateway-api")
+    refuse_acme(request.topology, plan, "gateway-api")
     found = list(findings(plan, request.accept))
     manifests = {
         "gateway.yaml": [_gateway(request, plan)],
@@ -116,9 +116,12 @@ def _certificate_name(plan: Plan, listener: Listener, number: int) -> str:
 
 
 def _route(request: Request, plan: Plan, route: Route) -> Iterator[_Object]:
-    """The route as objects of the API: one for each 16 hosts, and none where the API has no word for its action."""
+    """The route as objects of the API: one for each 16 hosts, and none where the API has no word for its action. What
+    guards a route has no word either, so its rules have neither filter nor backend, which answers 500: without them an
+    open route for the same path would take its requests."""
     parents = [x for x in plan.listeners if any(rule.route == route.name for rule in _rules(x))]
-    if not parents or not isinstance(route.action, (Forward, Redirect)) or route_facts(route):
+    said = isinstance(route.action, (Forward, Redirect)) and not route_facts(route)
+    if not parents or not (said or route.auth is not None):
         return
     rules = [rule for x in parents for rule in _rules(x) if rule.route == route.name]
     if parents[0].mode is Mode.L4:
@@ -134,7 +137,8 @@ def _route(request: Request, plan: Plan, route: Route) -> Iterator[_Object]:
     hosts = list(dict.fromkeys(str(rule.host) for rule in l7 if rule.host is not None))
     kind, matches = _matches(plan, route, list(dict.fromkeys(rule.match for rule in l7)))
     if rules and matches:
-        every = [{"matches": part, **_action(request, plan, route, kind)} for part in _groups(route, matches)]
+        action = {} if route.auth is not None else _action(request, plan, route, kind)
+        every = [{"matches": part, **action} for part in _groups(route, matches)]
         yield from _pieces(request, plan, route, parents, kind, hosts, every)
 
 

@@ -33,6 +33,7 @@ SAID = frozenset(
 _OBJECT = re.compile(r"(listeners|pools)\.[^.\[]+|routes\[\d+\]")
 _GATEWAY = "the implementation's own policy for a Gateway"
 _BACKEND = "the implementation's own policy for a backend"
+_CLOSED = "rules of the route have no backend and answer 500, until they get one beside the implementation's own policy"
 _WHY = {
     "route.respond": "a route has no answer of its own; its requests fall to the next rule, so serve it by a backend",
     "route.priority": "precedence follows from the matches alone",
@@ -48,6 +49,9 @@ _WHY = {
     "route.access": "any client is let in; use the implementation's own policy, or a NetworkPolicy",
     "listener.access": "any client is let in; use the implementation's own policy, or a NetworkPolicy",
     "route.sources": "any client is let in; use the implementation's own policy, or a NetworkPolicy",
+    "route.auth.basic": _CLOSED,
+    "route.auth.forward": f"in the experimental channel only (the filter ExternalAuth); {_CLOSED}",
+    "route.auth.jwt": _CLOSED,
     "pool.health.active": "readiness probes of pods take their place; addresses outside of the cluster have none",
     "pool.health.passive": _BACKEND,
     "access_log": _GATEWAY,
@@ -90,16 +94,15 @@ def findings(plan: Plan, accept: tuple[str, ...]) -> Iterator[Diagnostic]:
         fields = written(plan, feature)
         if not fields:
             continue
-        more = f" (and {len(fields) - 1} more)" if len(fields) > 1 else ""
-        message, span = (
-            f"the Gateway API has no word for {feature}{more}: {why}",
-            plan.use_spans.get(fields[0]) or plan.span(fields[0]),
-        )
+        origins = list(dict.fromkeys(map(plan.spans.origin, fields)))
+        more = f" (and {len(origins) - 1} more)" if len(origins) > 1 else ""
+        message = f"the Gateway API has no word for {feature}{more}: {why}"
+        span = plan.use_spans.get(fields[0]) or plan.span(fields[0])
         if accepted & {feature, ACCEPT_ALL}:
-            warnings.append(Diagnostic("LB310", message, span, fields[0], "", Severity.WARNING))
+            warnings.append(Diagnostic("LB310", message, span, origins[0], "", Severity.WARNING))
         else:
             hint = f"leave it out with --accept {feature}, or choose another target"
-            refused.append(Diagnostic("LB311", message, span, fields[0], hint, accept=feature))
+            refused.append(Diagnostic("LB311", message, span, origins[0], hint, accept=feature))
     if refused:
         raise LbgenError(refused)
     yield from warnings

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from lbgen.diagnostics import Diagnostic, LbgenError, Severity, UsageError
 from lbgen.engines.api import (
     Binary,
+    Deployed,
     Engine,
     FloatsAddresses,
     ProcessSpec,
@@ -162,11 +163,16 @@ def build_parts(request: Request, target: Target) -> tuple[Part, ...]:
 
 def _part(request: Request, target: Target, tier: Tier, counts: Mapping[str, int]) -> Part:
     engine = engine_of(tier) or _asked(request, tier)
+    if isinstance(engine, Deployed):
+        field = f"tiers.{tier.name}.engine" if tier.name else ""
+        message = f"{engine.title} is a service of its own, which {target.name} does not run"
+        hint = f"`lbgen render TOPOLOGY -e {engine.name} -o DIR`, then `{engine.deploy_command}`"
+        raise refuse(tier.plan, message, field, hint)
     if target.address and runs_in_kernel(engine, Plan("", (), (), ())):
         message = f"{engine.title} forwards in the kernel, which containers of {target.name} do not share"
         field = f"tiers.{tier.name}.engine" if tier.name else ""
         raise refuse(tier.plan, message, field, "--to systemd runs it on machines; another engine runs in containers")
-    refuse_acme(tier.plan, target.name)
+    refuse_acme(request.topology, tier.plan, target.name)
     plan = _linked(tier.plan, target, counts)
     floating = None
     for beside in engines().values() if target.floating else ():
@@ -269,18 +275,21 @@ _ACME_ELSEWHERE = {
 }
 
 
-def refuse_acme(plan: Plan, target: str) -> None:
+def refuse_acme(topology: Topology, plan: Plan, target: str) -> None:
     """Raise LbgenError LB311 where the plan orders certificates: the agent of an exported stack has no folder in which
-    they outlive it, and several replicas would each order them."""
+    they outlive it, and several replicas would each order them; also for a folder of challenges that is not there."""
     if plan.acme is None:
         return
     hint = _ACME_ELSEWHERE[target]
     for order in plan.acme.certificates:
         message = f"certificates by ACME are kept by `lbgen up`, and not by what is exported for {target}"
         raise refuse(plan, message, order.certificate.field, hint)
+    field, written = "acme_challenge.directory", topology.model.acme_challenge
     if target != "systemd":
-        message = f"containers for {target} do not have this folder"
-        raise refuse(plan, message, "acme_challenge.directory", hint)
+        raise refuse(plan, f"containers for {target} do not have this folder", field, hint)
+    if written is not None and not str(written.directory).startswith("/"):
+        message = f"machines have no folder {written.directory} beside the topology"
+        raise refuse(plan, message, field, "write where the ACME client of the machines puts challenges: /var/www/acme")
 
 
 def _refuse_absolute(plan: Plan, target: Target) -> None:
@@ -292,7 +301,7 @@ def _refuse_absolute(plan: Plan, target: Target) -> None:
 
 def kept_otherwise(plan: Plan, message: str, field: str, hint: str = "") -> Diagnostic:
     """The finding about a field that the target keeps in another way, which `message` says."""
-    return Diagnostic("LB310", message, plan.span(field), field, hint, Severity.WARNING)
+    return Diagnostic("LB310", message, plan.span(field), plan.spans.origin(field), hint, Severity.WARNING)
 
 
 def per_replica(part: Part, most: int | None) -> Iterator[Diagnostic]:

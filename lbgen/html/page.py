@@ -14,9 +14,19 @@ from msgspec.structs import replace
 
 from lbgen.conformance.report import columns, matrix, totals
 from lbgen.diagnostics import LbgenError, Span
-from lbgen.engines.api import RenderedFile, engine, engines_of, split_lines, target_version
+from lbgen.engines.api import Level, RenderedFile, engine, engines_of, split_lines, target_version
 from lbgen.engines.rendered import Rendered, render
-from lbgen.engines.verdicts import ACCEPT_ALL, LEGEND, Answer, answers, judge, mark, notes, worst_by_feature
+from lbgen.engines.verdicts import (
+    ACCEPT_ALL,
+    BY_DOCUMENTATION,
+    LEGEND,
+    Answer,
+    answers,
+    judge,
+    mark,
+    notes,
+    worst_by_feature,
+)
 from lbgen.plan.tiers import Tier, parts
 from lbgen.version import VERSION
 
@@ -225,6 +235,8 @@ def _part(
         for name, one in rendered.items()
     ]
     legend = tuple((f"approximate{each}", meaning) for each, meaning in LEGEND.items() if each in marks)
+    if any(answer.verdict.level is Level.DOCUMENTED for every in found.values() for answer in every):
+        legend = (*legend, ("documented", BY_DOCUMENTATION))
     return Part(tier.name, Table("feature", tuple(titles.values()), tuple(rows)), legend, tuple(engines))
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.plan.values import Value  # noqa: TC001  # read at run time, as plans are saved
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -30,6 +32,7 @@ FORWARDED_REQUEST = (
 """The fields about a request that the proxy makes for the service of a `ForwardAuth`."""
 ASKED_WITH = ("authorization", "cookie")
 """The fields of a request that such a service gets where the topology names none."""
+_NAMED = 3  # users in a line for people
 _NAME = re.compile(r"[^:\x00-\x1f\x7f]+")
 _WORD = r"[./0-9A-Za-z]"
 
@@ -89,19 +92,25 @@ class BasicAuth(Struct, frozen=True, tag=True):
         """The users as an htpasswd file."""
         return "".join(f"{user.line}\n" for user in self.users)
 
+    def describe(self) -> str:
+        """One line for people, without hashes."""
+        users = ", ".join(user.name for user in self.users[:_NAMED])
+        more = f" and {len(self.users) - _NAMED} more" if len(self.users) > _NAMED else ""
+        return f"basic: the password of {users}{more} ({self.name}, realm {self.realm})"
+
 
 class ForwardAuth(Struct, frozen=True, tag=True):
     """`pool` is asked for `target` by GET with `request_headers` of the request and those of `FORWARDED_REQUEST`;
     `host` is the Host that it gets. A 2xx passes with `response_headers` of the answer,
-    which replace those of the request. `redirect_to`: where a 401 leads instead. `connect` and `response` are the times
-    that the service has, in milliseconds (0 = no limit)."""
+    which replace those of the request. `redirect_to`: where a 401 leads instead, by facts of the request that no route
+    decides. `connect` and `response` are the times that the service has, in milliseconds (0 = no limit)."""
 
     pool: str
     target: str
     host: str
     request_headers: tuple[str, ...]
     response_headers: tuple[str, ...]
-    redirect_to: str | None
+    redirect_to: Value | None
     connect: int
     response: int
     field: str
@@ -110,6 +119,11 @@ class ForwardAuth(Struct, frozen=True, tag=True):
     def identity_headers(self) -> tuple[str, ...]:
         """The fields that no client can send."""
         return self.response_headers
+
+    def describe(self) -> str:
+        """One line for people."""
+        passed = f", and the endpoint gets its {', '.join(self.response_headers)}" if self.response_headers else ""
+        return f"forward: pool {self.pool}, asked for {self.target}, has to admit the request{passed}"
 
 
 class JsonWebKey(Struct, frozen=True):
@@ -164,6 +178,12 @@ class JwtAuth(Struct, frozen=True, tag=True):
     def identity_headers(self) -> tuple[str, ...]:
         """The fields that no client can send."""
         return tuple(header for header, _ in self.claims)
+
+    def describe(self) -> str:
+        """One line for people."""
+        keys = f"keys from pool {self.keys.pool}" if isinstance(self.keys, KeysUrl) else f"{len(self.keys)} keys"
+        claims = "".join(f", {claim} as {header}" for header, claim in self.claims)
+        return f"jwt: a token of {self.issuer} for {' or '.join(self.audiences)} ({keys}{claims})"
 
 
 Auth = BasicAuth | ForwardAuth | JwtAuth

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.plan.values import Template, Value, read_value
+
 if TYPE_CHECKING:
     from lbgen.spec import error_pages as written
 
@@ -19,15 +21,20 @@ REGISTERED = (*range(400, 418), *range(421, 427), 428, 429, 431, 451, *range(500
 
 class ErrorPage(Struct, frozen=True):
     """For answers with a status from `first` to `last`: the engine's own, with `intercept` endpoints' too. `status`
-    None = it stays."""
+    None = it stays. Placeholders of `body` stand for facts of the request, which no route decides."""
 
     first: int
     last: int
-    body: str
+    body: Value
     content_type: str
     field: str
     status: int | None = None
     intercept: bool = False
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether requests decide its text."""
+        return isinstance(self.body, Template)
 
     def covers(self, status: int) -> bool:
         """Whether it is for answers of that status."""
@@ -69,7 +76,7 @@ def resolve_pages(pages: Mapping[str, written.ErrorPage] | None, base: Path, fie
     for key, page in sorted(pages.items(), key=lambda item: (item[0].endswith("xx"), item[0])):
         is_class = key.endswith("xx")
         first = int(key[0]) * 100 if is_class else int(key)
-        body = read_page(base / page.file) if page.file is not None else page.body or ""
+        body = read_page(base / page.file) if page.file is not None else read_value(page.body or "")
         by_name = _TYPES.get(PurePosixPath(page.file or "").suffix.lower(), "text/plain")
         found.append(
             ErrorPage(

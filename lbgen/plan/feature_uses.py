@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
+from lbgen.engine_words import find_authentication
 from lbgen.plan.conditions import FEATURES, read_conditions
 from lbgen.plan.expand import forwarded_pools
 from lbgen.plan.features import VALUES, Feature, features_of_fields
@@ -17,7 +18,6 @@ from lbgen.plan.listener import ClientTimeouts
 from lbgen.plan.path_conditions import read_path
 from lbgen.plan.resolve_policies import client_timeouts
 from lbgen.plan.values import read_placeholder
-from lbgen.plan.verbatim_auth import find_authentication
 from lbgen.plan.written_texts import written_texts
 from lbgen.spec.auth import ServiceUrl
 from lbgen.spec.policy import Timeouts

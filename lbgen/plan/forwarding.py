@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.plan.addresses import is_within
+from lbgen.plan.facts import Facts, bind
 from lbgen.plan.path_conditions import Path, PrefixPath
 from lbgen.plan.request import ParsedRequest, connection_options, to_wire
 from lbgen.plan.route import HeaderEdits
 from lbgen.plan.values import PROXY_FIELDS as PROXY_FIELDS
-from lbgen.plan.values import Fact, Facts, Placeholder, Template, Value, bind, join_parts, parts_of
+from lbgen.plan.values import Fact, Placeholder, Template, Value, join_parts, parts_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lbgen.plan.model import (
         Endpoint,
         Forward,
@@ -25,13 +28,12 @@ if TYPE_CHECKING:
     )
 
 Lines = list[tuple[str, str | None]]
+_V = TypeVar("_V", bound=str | None)
 
 # Framing is made anew on each hop: `connection`, `content-length` and `transfer-encoding` are no part of the oracle.
 _DROPPED = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "content-length"}
 )
-# What Connection may name without naming a header field of the client's own.
-HOP_BY_HOP = _DROPPED | {"close", "upgrade", "http2-settings"}
 FORWARDED = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port")
 FORWARDED_FOR = "x-forwarded-for"
 REQUEST_ID = "x-request-id"
@@ -133,11 +135,14 @@ def is_websocket(request: ParsedRequest) -> bool:
     return request.method == "GET" and asked and "upgrade" in connection_options(request.lines("connection"))
 
 
-def apply_edits(lines: Lines, edits: HeaderEdits) -> Lines:
-    """`lines` after `edits` (remove, set, add), whose values are texts, see `evaluate_edits`."""
-    gone = {*edits.remove, *(name for name, _ in edits.set)}
-    kept = [(name, value) for name, value in lines if name not in gone]
-    return kept + [(name, value) for name, value in (*edits.set, *edits.add) if isinstance(value, str)]
+def apply_edits(lines: Iterable[tuple[str, _V]], *edits: HeaderEdits) -> list[tuple[str, _V | str]]:
+    """`lines` after each of `edits` (remove, set, add), whose values are texts, see `evaluate_edits`."""
+    found: list[tuple[str, _V | str]] = [*lines]
+    for each in edits:
+        gone = {*each.remove, *(name for name, _ in each.set)}
+        found = [line for line in found if line[0].lower() not in gone]
+        found += [(name, value) for name, value in (*each.set, *each.add) if isinstance(value, str)]
+    return found
 
 
 def evaluate_edits(edits: HeaderEdits, facts: Facts) -> tuple[HeaderEdits, dict[str, str]]:

@@ -82,12 +82,14 @@ class Use(Struct, frozen=True):
 class EngineOptions(Struct, frozen=True):
     """`engines.<name>`: version None = the newest supported, `forwarding` None = not written. `verbatim` are (insertion
     point, text) of its configuration. `device`: with direct forwarding, the interface to the segment of all endpoints.
+    `certificate_arns`: by listener, the default certificate first.
     """
 
     version: str | None = None
     forwarding: str | None = None
     verbatim: tuple[tuple[str, str], ...] = ()
     device: str | None = None
+    certificate_arns: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 class ContainerLimits(Struct, frozen=True):

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import replace
 
 from lbgen.plan.acme import CHALLENGES
-from lbgen.plan.model import EngineOptions, Metrics, Plan
+from lbgen.plan.auth import ForwardAuth, JwtAuth, KeysUrl
+from lbgen.plan.model import EngineOptions, Forward, Metrics, Plan
 
 
 def with_ports(plan: Plan, ports: Mapping[str, int]) -> Plan:
@@ -36,9 +37,27 @@ def with_endpoints(plan: Plan, addresses: Mapping[str, tuple[str, int]]) -> Plan
 
 
 def with_real_endpoints(plan: Plan, pools: Collection[str] | None = None) -> Plan:
-    """`plan` without stand-ins for `pools` (None = for any pool)."""
-    real = [replace(x, stand_ins=False) if pools is None or x.name in pools else x for x in plan.pools]
-    return replace(plan, pools=tuple(real))
+    """`plan` without stand-ins for `pools` (None = for any pool), and for the pools of services that guard them, unless
+    these ask for stand-ins: one admits every request, and signs with a key that everybody has."""
+    if pools is None:
+        return replace(plan, pools=tuple(replace(x, stand_ins=False) for x in plan.pools))
+    guards = _guards(plan, pools) if pools else ()
+    real = (x.name in pools or (x.name in guards and x.stand_ins is None) for x in plan.pools)
+    return replace(
+        plan, pools=tuple(replace(x, stand_ins=False) if own else x for x, own in zip(plan.pools, real, strict=True))
+    )
+
+
+def _guards(plan: Plan, pools: Collection[str]) -> frozenset[str]:
+    """The pools of the services that say which requests reach `pools`."""
+    found = set()
+    for route in plan.routes:
+        if isinstance(route.action, Forward) and any(target.pool in pools for target in route.action.targets):
+            if isinstance(route.auth, ForwardAuth):
+                found.add(route.auth.pool)
+            elif isinstance(route.auth, JwtAuth) and isinstance(route.auth.keys, KeysUrl):
+                found.add(route.auth.keys.pool)
+    return frozenset(found)
 
 
 def with_device(plan: Plan, device: str) -> Plan:

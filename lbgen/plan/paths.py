@@ -47,15 +47,16 @@ def path_to_match(path: str, paths: Paths) -> str:
     return path if paths.mode is PathsMode.VERBATIM else _ESCAPE.sub(lambda found: found[0].upper(), path)
 
 
-def normalise_path(path: str) -> str:
-    """Unreserved characters decoded, slashes merged, dot segments resolved; PathError above the root."""
+def normalise_path(path: str, *, clamped: bool = False) -> str:
+    """Unreserved characters decoded, slashes merged, dot segments resolved; PathError above the root, which is its own
+    parent where `clamped` (RFC 3986, 5.2.4)."""
     found: list[str] = []
     segments = re.sub("/+", "/", _decoded(path)).split("/")[1:]
     for index, segment in enumerate(segments):
         if segment == "..":
-            if not found:
+            if not found and not clamped:
                 raise PathError("the path leads above the root")
-            found.pop()
+            del found[-1:]
         elif segment != ".":
             found.append(segment)
             continue

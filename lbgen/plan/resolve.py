@@ -36,6 +36,7 @@ from lbgen.plan.model import (
     Target,
     Use,
 )
+from lbgen.plan.overlay import with_real_endpoints
 from lbgen.plan.path_conditions import PrefixPath
 from lbgen.plan.pool import KEEPALIVE, KEEPALIVE_IDLE
 from lbgen.plan.precedence import group, host_tables
@@ -124,7 +125,7 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
     auths = Auths(topology)
     routes = tuple(_route(topology, expanded, i, route, auths.of_route(i, route)) for i, route in _here(expanded))
     pools = tuple(_pool(name, pool, files, topology) for name, pool in model.pools.items() if name in used)
-    return Plan(
+    found = Plan(
         name=model.name,
         listeners=tuple(
             each for x in _listeners(model, expanded, files, topology.base, issued) for each in _each_port(model, x)
@@ -133,7 +134,7 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
         routes=routes,
         uses=uses,
         accept=tuple(dict.fromkeys(_accepted(model))),
-        engines=tuple((name, _options(block)) for name, block in model.engines.items()),
+        engines=tuple((name, _options(model, block)) for name, block in model.engines.items()),
         resolvers=tuple(model.resolvers or ()),
         containers=_containers(model),
         networks=() if model.containers is None else tuple(dict.fromkeys(model.containers.networks)),
@@ -144,6 +145,7 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
         metrics=None if model.metrics is None else Metrics(model.metrics.address, model.metrics.port),
         acme=resolve_acme(topology, model, tuple(issued.values())),
     )
+    return with_real_endpoints(found, {x.name for x in found.pools if x.stand_ins is False})
 
 
 def _here(expanded: ExpandedTopology) -> Iterator[tuple[int, written_route.Route]]:
@@ -151,7 +153,7 @@ def _here(expanded: ExpandedTopology) -> Iterator[tuple[int, written_route.Route
 
 
 def _placed_fields(topology: Topology) -> list[str]:
-    """Objects and the fields of routes; deeper fields use the place of their parent."""
+    """Objects and the fields of routes and engines; deeper fields use the place of their parent."""
     model = topology.model
     fields = [place for name in model.listeners for place in (f"listeners.{name}", f"listeners.{name}.port")]
     fields += [place for place, _ in find_values(model, FilePath)]
@@ -160,6 +162,9 @@ def _placed_fields(topology: Topology) -> list[str]:
     for index, route in enumerate(model.routes):
         fields += [f"routes[{index}]", *(f"routes[{index}].{key}" for key in sorted(route.model_fields_set))]
         fields += [f"routes[{index}].match[{i}]" for i in range(len(route.match or ()))]
+    for name, block in model.engines.items():
+        fields += [f"engines.{name}.{key}" for key in sorted(block.model_fields_set)]
+        fields += [f"engines.{name}.certificate_arns.{listener}" for listener in block.certificate_arns or ()]
     return fields
 
 
@@ -168,8 +173,14 @@ def _each_port(model: TopologyModel, listener: Listener) -> Iterator[Listener]:
     if (written := model.listeners[listener.name].ports) is None:
         yield listener
         return
-    for port in written.ports:
-        yield replace(listener, name=f"{listener.name}-{port}", port=port)
+    for name, port in zip(_names(model, listener.name), written.ports, strict=True):
+        yield replace(listener, name=name, port=port)
+
+
+def _names(model: TopologyModel, listener: str) -> tuple[str, ...]:
+    """The names of a listener in the plan: one for each port of its range."""
+    written = model.listeners[listener].ports
+    return (listener,) if written is None else tuple(f"{listener}-{port}" for port in written.ports)
 
 
 def _listeners(
@@ -227,8 +238,10 @@ def _accepted(model: TopologyModel) -> Iterator[str]:
         yield from features if engine == "all" else (f"{engine}:{feature}" for feature in features)
 
 
-def _options(block: EngineBlock) -> EngineOptions:
-    return EngineOptions(block.version, block.forwarding, tuple(block.verbatim.items()), block.device)
+def _options(model: TopologyModel, block: EngineBlock) -> EngineOptions:
+    written = ((name, arns) for name, arns in (block.certificate_arns or {}).items() if name in model.listeners)
+    arns = tuple((each, tuple(arns)) for name, arns in written for each in _names(model, name))
+    return EngineOptions(block.version, block.forwarding, tuple(block.verbatim.items()), block.device, arns)
 
 
 def _containers(model: TopologyModel) -> ContainerLimits:

@@ -10,6 +10,7 @@ from lbgen.plan.auth import ASKED_WITH, Auth, BasicAuth, ForwardAuth, JwtAuth, K
 from lbgen.plan.files import plain_name
 from lbgen.plan.pool import Balance, Endpoint, Pool
 from lbgen.plan.tls import PoolTls
+from lbgen.plan.values import read_value
 
 if TYPE_CHECKING:
     from lbgen.spec import auth as written_auth
@@ -72,7 +73,7 @@ class Auths:
             host=forward.pool or "" if url is None else _authority(url),
             request_headers=tuple(dict.fromkeys(asked)),
             response_headers=tuple(dict.fromkeys(forward.response_headers)),
-            redirect_to=forward.redirect_to,
+            redirect_to=None if forward.redirect_to is None else read_value(forward.redirect_to),
             connect=times.connect,
             response=times.response,
             field=field,
@@ -86,7 +87,7 @@ class Auths:
         key = (url.scheme, str(url.address))
         if key not in self._names:
             host, port = url.address.host.replace(":", "-").strip("-"), url.address.port
-            name = base = f"auth-{host[:_LONGEST_HOST].rstrip('.-_')}-{port}"
+            name = base = f"{host[:_LONGEST_HOST].rstrip('.-_')}-{port}"
             number = 1
             while name in self._topology.model.pools or name in self._pools:
                 number += 1

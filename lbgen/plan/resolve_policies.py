@@ -203,7 +203,6 @@ def retries(written: written_policy.Retries | None) -> Retries | None:
     )
 
 
-@lru_cache(maxsize=1024)
 @lru_cache(maxsize=1024)  # most routes have the same
 def buffering(*layers: written_policy.Buffering | None) -> Buffering:
     """Each direction from the first layer that sets it; bodies of requests are not buffered by default."""

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from lbgen.plan.auth import ForwardAuth
+from lbgen.plan.facts import bind
 from lbgen.plan.route import Forward
-from lbgen.plan.values import Fact, Placeholder, Value, bind, placeholders_of
+from lbgen.plan.values import Fact, Placeholder, Value, placeholders_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lbgen.plan.listener import Listener
     from lbgen.plan.route import HeaderEdits, Route
 
@@ -36,6 +40,17 @@ def request_values(route: Route) -> list[Value]:
 def answer_values(route: Route) -> list[Value]:
     """The values of responses that a route writes: headers, bodies, addresses of redirects."""
     return [*route.response_headers.values(), *route.action.values()]
+
+
+def shared_facts(listener: Listener, routes: Iterable[Route]) -> tuple[Placeholder, ...]:
+    """The facts that error pages and addresses of logins hold on a listener with these routes, each once and not bound:
+    what they are worth depends on no route."""
+    pages, logins = {*listener.error_pages}, list[Value]()
+    for route in routes:
+        pages.update(route.error_pages)
+        if isinstance(route.auth, ForwardAuth) and route.auth.redirect_to is not None:
+            logins.append(route.auth.redirect_to)
+    return tuple(sorted({*placeholders_of(*logins, *(page.body for page in pages))}, key=str))
 
 
 def route_facts(route: Route) -> set[Placeholder]:

@@ -19,10 +19,11 @@ from lbgen.plan.admission import (
     shared_limit_statuses,
     target_refusal,
 )
-from lbgen.plan.auth import ForwardAuth
+from lbgen.plan.auth import Auth, ForwardAuth
 from lbgen.plan.authentication import Authentication, authenticate
 from lbgen.plan.cors import CORS_HEADERS, allowed_origin, is_preflight, preflight_headers, response_edits, vary_header
 from lbgen.plan.error_pages import ErrorPage, page_for
+from lbgen.plan.facts import Facts
 from lbgen.plan.forwarding import (
     FORWARDED_FOR,
     PROXY_FIELDS,
@@ -40,12 +41,13 @@ from lbgen.plan.forwarding import (
 )
 from lbgen.plan.matching import covers_host, mismatch
 from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Listener, Mode, Plan, Redirect, Respond, Route, Rule
-from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, parse_request, to_wire
+from lbgen.plan.path_conditions import EVERY_PATH, Path
+from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, parse_request
 from lbgen.plan.rule_index import l4_index, rule_index
-from lbgen.plan.values import Facts
 
 if TYPE_CHECKING:
     from lbgen.plan.policy import Compression
+    from lbgen.plan.values import Value
 
 
 _R = TypeVar("_R", Rule, L4Rule)
@@ -110,9 +112,10 @@ class Outcome(Struct, frozen=True):
     is of an endpoint's answer. `others` are statuses of which each may come instead, with its reason phrase: the
     request breaks several rules, or is counted with others (429). What `free` headers (lower-case names) say is not
     promised, or known by the regular expressions of `patterns` only. `error_pages` are those in place of its answers,
-    or of an endpoint's, and `causes` the statuses of an answer that the engine makes before a page replaces them.
+    or of an endpoint's, with bodies of latin-1 text and placeholders where a fact is not known,
+    and `causes` the statuses of an answer that the engine makes before a page replaces them.
     `asked`: the pool of the service that has to admit the request ("" = none); what it says instead is the answer, or a
-    refusal."""
+    refusal, and a 401 of it leads to `login`, whose literal parts are latin-1."""
 
     route: str | None
     rule: str | None
@@ -131,7 +134,9 @@ class Outcome(Struct, frozen=True):
     error_pages: tuple[ErrorPage, ...] = ()
     causes: tuple[int, ...] = ()
     made: bool = False  # an answer of the engine's own that no field of a route describes
+    auth: Auth | None = None  # what the route asks of the request
     asked: str = ""
+    login: Value | None = None
     well_formed: bool = True  # False: refused in the engine's own way, or served in a form on which the rules hold
     contest: Contest[Rule] = Contest()
 
@@ -179,8 +184,6 @@ def simulate(plan: Plan, request: Request) -> Outcome:
     client = client_address(listener, request.client, stated)
     parsed = replace(parsed, client=client)
     refusal = listener_refusal(listener, request, parsed)
-    if refusal is not None:
-        return _with_pages(_refused([refusal], request.method), plan.error_pages(listener), request.method)
     if not listener.underscores:
         parsed = replace(parsed, headers=tuple(line for line in parsed.headers if "_" not in line[0]))
     if not is_trusted(listener, request.client):
@@ -188,12 +191,15 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         parsed = replace(parsed, headers=tuple(line for line in parsed.headers if line[0] not in unseen))
     identities = plan.identity_headers(listener)
     parsed = replace(parsed, headers=tuple(line for line in parsed.headers if line[0] not in identities))
+    of_request = partial(_facts, "", EVERY_PATH, parsed, listener, request.client, answered=True)
+    if refusal is not None:
+        return _with_pages(_refused([refusal], request.method), plan.error_pages(listener), of_request)
     index = rule_index(listener)
     winner = next((rule for rule in index.candidates(parsed) if mismatch(rule, parsed) is None), None)
     contest = Contest(index.rules, winner, partial(mismatch, request=parsed))
     if winner is None:
         missing = _made(404, "no rule takes it", request.method)
-        return replace(_with_pages(missing, plan.error_pages(listener), request.method), contest=contest)
+        return replace(_with_pages(missing, plan.error_pages(listener), of_request), contest=contest)
     route = plan.route(winner.route)
     asks_cors = route.cors is not None and is_preflight(parsed)
     refusals = list(route_refusals(route, request, parsed, preflight=asks_cors))
@@ -221,20 +227,24 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         compression = route.compression
         if isinstance(route.auth, ForwardAuth):
             reason = f"{outcome.reason}, once pool {route.auth.pool} admits it"
-            outcome = replace(outcome, asked=route.auth.pool, reason=reason)
+            to = route.auth.redirect_to
+            login = None if to is None else of_request().fill(to)
+            outcome = replace(outcome, asked=route.auth.pool, reason=reason, login=login)
     if not asks_cors:
         others = (*auth.unsure, *shared_limit_statuses(route))
     if route.cors is not None and not asks_cors:
         cors = response_edits(route.cors, parsed)
     elif asks_cors and refusals:  # a preflight that is refused fails, whatever its headers
         free = (*CORS_HEADERS, "vary")
-    facts = _facts(route, winner, parsed, listener, request.client, answered=not outcome.upstreams)
-    edits, unknown = evaluate_edits(route.response_headers, facts)
+    answered = not outcome.upstreams
+    of_route = _facts(route.name, winner.match.path, parsed, listener, request.client, answered=answered)
+    edits, unknown = evaluate_edits(route.response_headers, of_route)
     outcome = replace(outcome, others=(*outcome.others, *others))
     return replace(
-        _with_pages(outcome, plan.error_pages(listener, route), request.method),
+        _with_pages(outcome, plan.error_pages(listener, route), of_request),
         route=route.name,
         rule=winner.id,
+        auth=None if asks_cors else route.auth,
         response_edits=edits,
         cors_edits=cors,
         compression=compression,
@@ -297,10 +307,12 @@ def _refused(refusals: list[Refusal], method: str) -> Outcome:
     return replace(_made(first, reason, method), others=tuple(others))
 
 
-def _with_pages(outcome: Outcome, pages: tuple[ErrorPage, ...], method: str) -> Outcome:
+def _with_pages(outcome: Outcome, written: tuple[ErrorPage, ...], of_request: Callable[[], Facts]) -> Outcome:
     """The outcome with pages in place of what the engine answers by itself."""
-    if not pages:
+    if not written:
         return outcome
+    facts = of_request()
+    pages = tuple(replace(page, body=facts.fill(page.body)) for page in written)
     others = tuple(_shown(pages, status) for status in outcome.others)
     found = replace(outcome, error_pages=pages, causes=outcome.others, others=others)
     status = outcome.status if outcome.made else None
@@ -309,7 +321,7 @@ def _with_pages(outcome: Outcome, pages: tuple[ErrorPage, ...], method: str) -> 
     found = replace(found, causes=(status, *found.causes))
     if (page := page_for(pages, status)) is None:
         return found
-    body = "" if method == "HEAD" else to_wire(page.body)
+    body = "" if facts.parsed.method == "HEAD" else None if page.is_dynamic else page.body
     kept = (line for line in outcome.headers if line[0] == "www-authenticate")
     headers = (("content-type", page.content_type), *kept)
     return replace(found, status=page.shown(status), body=body, headers=headers)
@@ -331,7 +343,8 @@ def _act(
 ) -> Outcome:
     reason = f"rule {rule.id} takes it"
     action = route.action
-    facts = _facts(route, rule, parsed, listener, client, answered=not isinstance(action, Forward))
+    answered = not isinstance(action, Forward)
+    facts = _facts(route.name, rule.match.path, parsed, listener, client, answered=answered)
     match action:
         case Redirect():
             value = redirect_value(action, route.name, listener)
@@ -364,7 +377,6 @@ def _act(
                 host = action.rewrite.host
                 lines = [("host", host), *(line for line in lines if line[0] != "host")]
             edits, unknown = evaluate_edits(route.request_headers, facts)
-            lines = apply_edits(lines, edits)
             shares = {to: evaluate_edits(to.request_headers, facts) for to in action.targets}
             kept = sticky_target(plan, action, parsed)
             upstreams = tuple(
@@ -374,7 +386,7 @@ def _act(
                     parsed.method,
                     target,
                     host,
-                    tuple(apply_edits(lines, shares[to][0])),
+                    tuple(apply_edits(lines, edits, shares[to][0])),
                     None if kept is None else kept[1].authority,
                     tuple((unknown | shares[to][1]).items()),
                     route.auth.identity_headers if isinstance(route.auth, ForwardAuth) else (),
@@ -387,10 +399,10 @@ def _act(
             assert_never(action)
 
 
-def _facts(route: Route, rule: Rule, parsed: ParsedRequest, listener: Listener, peer: str, *, answered: bool) -> Facts:
-    """What placeholders of the route stand for."""
+def _facts(route: str, path: Path, parsed: ParsedRequest, listener: Listener, peer: str, *, answered: bool) -> Facts:
+    """What placeholders stand for on a route, "" = on none."""
     sent = next((value for name, value in forwarded_headers(parsed, listener, peer) if name == REQUEST_ID), None)
-    return Facts(parsed, listener, route.name, rule.match.path, sent, answered)
+    return Facts(parsed, listener, route, path, sent, answered)
 
 
 # Renamed by RFC 9110; Python took the new words in 3.13.

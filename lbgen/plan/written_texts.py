@@ -11,19 +11,23 @@ from msgspec import Struct
 from lbgen.spec.placeholders import Mention, split_text
 
 if TYPE_CHECKING:
+    from lbgen.spec.error_pages import ErrorPages
     from lbgen.spec.model import TopologyModel
     from lbgen.spec.route import HeaderEdits
 
-Place = Enum("Place", "REQUEST RESPONSE BODY REDIRECT")
+Place = Enum("Place", "REQUEST RESPONSE BODY REDIRECT PAGE LOGIN")
+SHARED = (Place.PAGE, Place.LOGIN)
+"""Where routes share a text, so that its facts are those of the request alone."""
 
 
 class WrittenText(Struct, frozen=True):
-    """`route` is the number of its route, None for a text of the whole topology."""
+    """`route` is the number of its route, None for a text of the whole topology; `media` the type of a body."""
 
     field: str
     text: str
     place: Place
     route: int | None = None
+    media: str = ""
 
     @property
     def mentions(self) -> list[Mention]:
@@ -36,6 +40,9 @@ class WrittenText(Struct, frozen=True):
 def written_texts(model: TopologyModel) -> Iterator[WrittenText]:
     """All of them, in the order of the models."""
     yield from _edits("response_headers", model.response_headers, Place.RESPONSE, None)
+    yield from _pages("error_pages", model.error_pages, None)
+    for name, listener in model.listeners.items():
+        yield from _pages(f"listeners.{name}.error_pages", listener.error_pages, None)
     for index, route in enumerate(model.routes):
         field = f"routes[{index}]"
         yield from _edits(f"{field}.request_headers", route.request_headers, Place.REQUEST, index)
@@ -44,12 +51,23 @@ def written_texts(model: TopologyModel) -> Iterator[WrittenText]:
             yield from _edits(place, target.request_headers, Place.REQUEST, index)
         yield from _edits(f"{field}.response_headers", route.response_headers, Place.RESPONSE, index)
         if (respond := route.respond) is not None:
-            yield WrittenText(f"{field}.respond.body", respond.body, Place.BODY, index)
+            media = respond.headers.get("content-type", "")
+            yield WrittenText(f"{field}.respond.body", respond.body, Place.BODY, index, media)
             for name, value in respond.headers.items():
                 yield WrittenText(f"{field}.respond.headers.{name}", value, Place.BODY, index)
         for key in ("host", "path", "to") if route.redirect is not None else ():
             if (address := getattr(route.redirect, key)) is not None:
                 yield WrittenText(f"{field}.redirect.{key}", address, Place.REDIRECT, index)
+        if route.auth is not None and route.auth.forward is not None and route.auth.forward.redirect_to is not None:
+            yield WrittenText(f"{field}.auth.forward.redirect_to", route.auth.forward.redirect_to, Place.LOGIN, index)
+        yield from _pages(f"{field}.error_pages", route.error_pages, index)
+
+
+def _pages(field: str, pages: ErrorPages | None, route: int | None) -> Iterator[WrittenText]:
+    """Those in the topology; a file is literal."""
+    for key, page in (pages or {}).items():
+        if page.body is not None:
+            yield WrittenText(f"{field}.{key}.body", page.body, Place.PAGE, route, page.content_type or "")
 
 
 def _edits(field: str, edits: HeaderEdits | None, place: Place, route: int | None) -> Iterable[WrittenText]:

@@ -96,13 +96,3 @@ class StackRecord(Record):
     certificates: Annotated[list[CertificateRecord], Meta(description="Those from ACME authorities.")]
     skipped: Annotated[dict[str, list[FindingRecord]], Meta(description="By engine that was left out: why.")]
     warnings: list[FindingRecord]
-
-
-class BuiltImageRecord(Record):
-    """An image that was built."""
-
-    engine: str
-    version: str
-    reference: str
-    source: Annotated[str, Meta(description="What it was built from.")]
-    bytes: Annotated[int, Meta(description="The size of its archive.")]

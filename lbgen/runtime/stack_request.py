@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, DifferenceError, EngineError, LbgenError, UsageError, without_errors
-from lbgen.engines.api import Engine
+from lbgen.engines.api import Engine, local_engines
 from lbgen.engines.api import engine as engine_by_name
-from lbgen.engines.api import engines as installed
 from lbgen.plan.checks import find_file_problems
 from lbgen.plan.model import Plan, Protocol
 from lbgen.plan.tiers import tiers
@@ -34,8 +33,8 @@ def check_runtime(runtime: str | None) -> None:
 
 
 def chosen_engines(asked: Sequence[str | Engine] | None) -> list[Engine]:
-    """The engines that were asked for, each once; all that are installed for None."""
-    return list(installed().values()) if asked is None else _each_once(asked)
+    """The engines that were asked for, each once; all that are installed and run on hosts for None."""
+    return list(local_engines().values()) if asked is None else _each_once(asked)
 
 
 def _each_once(asked: Sequence[str | Engine]) -> list[Engine]:

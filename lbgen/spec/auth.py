@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from lbgen.spec.base import Strict, exactly_one, needs_one_of, no_case_twins
-from lbgen.spec.http import parse_editable_header, parse_header_text, parse_line, parse_target
+from lbgen.spec.http import parse_editable_header, parse_line, parse_login, parse_target
 from lbgen.spec.network import Address, parse_address
 from lbgen.spec.value_errors import invalid, require_text, shorten
 from lbgen.spec.values import FilePath, HeaderName, HeaderText, Name, UrlTarget, parse_file
@@ -83,15 +83,7 @@ def _parse_identity_header(value: object) -> str:
     return name
 
 
-def _parse_login(value: object) -> str:
-    address = parse_header_text(value)
-    if "{" in address:
-        hint = "a service that redirects by itself learns the address of the page from X-Forwarded-Uri"
-        raise invalid("LB104", "redirect_to takes no placeholders", hint)
-    return address
-
-
-Login = Annotated[str, PlainValidator(_parse_login), WithJsonSchema({"type": "string", "minLength": 1})]
+Login = Annotated[str, PlainValidator(parse_login), WithJsonSchema({"type": "string", "minLength": 1})]
 Realm = Annotated[str, PlainValidator(_parse_realm), WithJsonSchema({"type": "string", "minLength": 1})]
 Url = Annotated[
     ServiceUrl,
@@ -153,8 +145,9 @@ class ForwardAuth(Strict):
     )
     redirect_to: Login | None = Field(
         default=None,
-        description="where a 401 sends the client instead, with 302; its answer goes to the client when left out",
-        examples=["https://login.example/"],
+        description="where a 401 sends the client instead, with 302, by an address or a path of this host that may "
+        "hold placeholders; the answer of the service goes to the client when left out",
+        examples=["https://login.example/?rd={scheme}://{host}{uri}"],
     )
 
     @model_validator(mode="wrap")

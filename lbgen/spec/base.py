@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -11,12 +11,14 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
     SerializerFunctionWrapHandler,
     model_serializer,
+    model_validator,
 )
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, ValidationError
 
-from lbgen.spec.value_errors import invalid
+from lbgen.spec.value_errors import invalid, wrong_type
 
 Item = TypeVar("Item")
 
@@ -113,6 +115,38 @@ class Inheritable(Strict):
 
 def _is_none(model: BaseModel, key: str) -> bool:
     return getattr(model, key) is None
+
+
+TEXT, TRUTH = ("text",), ("true", "false")
+
+
+class OrWord(Strict):
+    """A mapping that may also be written as the value of its field `word` alone, and is written so where that is all
+    that it says. `choices`: exactly one of these fields is set (LB125); `what` it is in messages."""
+
+    word: ClassVar[str]
+    words: ClassVar[tuple[str, ...]]  # the values that are meant so; `TEXT`: any text, `TRUTH`: true and false
+    choices: ClassVar[tuple[str, ...]] = ()
+    what: ClassVar[str] = ""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read_word(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(data, bool if cls.words == TRUTH else str):
+            return handler({cls.word: data})
+        if not isinstance(data, dict | cls):
+            raise wrong_type(f"{', '.join(cls.words)} or a mapping", data)
+        return needs_one_of(data, handler, *cls.choices, what=cls.what) if cls.choices else handler(data)
+
+    @model_serializer(mode="wrap")
+    def _write_word(self, handler: SerializerFunctionWrapHandler) -> Any:  # noqa: ANN401  # the word or a mapping
+        value, others = getattr(self, self.word), type(self).model_fields.keys() - {self.word}
+        return handler(self) if value is None or any(getattr(self, key) for key in others) else value
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        kinds = {TEXT: {"type": "string"}, TRUTH: {"type": "boolean"}}
+        return either_schema(handler(core_schema), kinds.get(cls.words, {"enum": list(cls.words)}))
 
 
 def exactly_one(*keys: str) -> ConfigDict:

@@ -50,11 +50,13 @@ class ErrorPage(Strict):
 
     file: FilePath | None = Field(
         default=None,
-        description="a text file with the body, at most 64 KiB, read when the topology is; no default",
+        description="a text file with the body, at most 64 KiB, read when the topology is, literal; no default",
         examples=["errors/503.html"],
     )
     body: BodyText | None = Field(
-        default=None, description="the body itself; no default", examples=['{"error":"unavailable"}']
+        default=None,
+        description="the body itself, which may hold placeholders; no default",
+        examples=['{"error":"unavailable","id":"{request_id}"}'],
     )
     content_type: HeaderText | None = Field(
         default=None,

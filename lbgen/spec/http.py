@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from lbgen.spec.foreign_terms import CAUSES
 from lbgen.spec.network import parse_plain_host
-from lbgen.spec.placeholders import Mention, split_text
+from lbgen.spec.placeholders import Mention, has_placeholder, split_text
 from lbgen.spec.value_errors import invalid, require_text, shorten, wrong_type
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -109,6 +109,21 @@ def parse_location(value: object) -> str:
             message = f"a client could choose the host by {{{part.name}}}"
             raise invalid("LB117", message, "write the host, {host} or a group of the matched path")
     plain = "".join(part for part in split_text(rest) if isinstance(part, str))
+    if not _ADDRESS_REST.fullmatch(plain):
+        raise invalid("LB117", f'"{shorten(plain)}" has characters that a URI cannot have', "percent-encode them")
+    return text
+
+
+def parse_login(value: object) -> str:
+    """Where a refused client is sent: literal text, or with placeholders an address as `parse_location` takes it, or a
+    path of this host. LB117 and LB120 otherwise."""
+    text = parse_header_text(value)
+    if not has_placeholder(text) or not text.startswith("/"):
+        return parse_location(text) if has_placeholder(text) else text
+    if re.match(r"/[/\\{]", text):
+        message = f'a client could choose the host by what follows the first slash of "{shorten(text)}"'
+        raise invalid("LB117", message, "write /PATH with text before the first placeholder, such as /login?rd={uri}")
+    plain = "".join(part for part in split_text(text) if isinstance(part, str))
     if not _ADDRESS_REST.fullmatch(plain):
         raise invalid("LB117", f'"{shorten(plain)}" has characters that a URI cannot have', "percent-encode them")
     return text

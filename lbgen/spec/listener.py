@@ -3,19 +3,10 @@
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import (
-    ConfigDict,
-    Field,
-    GetJsonSchemaHandler,
-    ModelWrapValidatorHandler,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
-from pydantic_core import CoreSchema
+from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, model_validator
 
 from lbgen.spec.auth import Auth
-from lbgen.spec.base import Strict, at_least_one, either_schema, needs_one_of
+from lbgen.spec.base import OrWord, Strict, at_least_one, needs_one_of
 from lbgen.spec.error_pages import ErrorPages
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
 from lbgen.spec.values import (
@@ -42,8 +33,11 @@ PathsMode = Literal["strict", "normalize", "verbatim"]
 PathsException = Literal["empty_segments", "encoded_slash", "encoded_unreserved"]
 
 
-class Paths(Strict):
+class Paths(OrWord):
     """The request targets that are accepted: a word, or `{ allow: [...] }` = strict with exceptions."""
+
+    word = "mode"
+    words = ("strict", "normalize", "verbatim")
 
     mode: PathsMode = Field(
         default="strict",
@@ -53,23 +47,6 @@ class Paths(Strict):
     allow: list[PathsException] | None = Field(
         default=None, min_length=1, description="exceptions to strict; none when left out"
     )
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _short(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if isinstance(data, str):
-            return handler({"mode": data})
-        if not isinstance(data, dict | Paths):
-            raise wrong_type("strict, normalize, verbatim or a mapping", data)
-        return handler(data)
-
-    @model_serializer(mode="wrap")
-    def _write(self, handler: SerializerFunctionWrapHandler) -> Any:  # noqa: ANN401  # text or a mapping
-        return handler(self) if self.allow else self.mode
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return either_schema(handler(core_schema), {"enum": ["strict", "normalize", "verbatim"]})
 
 
 Underscores = Literal["drop", "pass"]

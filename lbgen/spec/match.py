@@ -1,18 +1,10 @@
 """Conditions of routes: path, methods, headers, query, cookies."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import (
-    Field,
-    GetJsonSchemaHandler,
-    ModelWrapValidatorHandler,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
-from pydantic_core import CoreSchema
+from pydantic import Field, ModelWrapValidatorHandler, model_validator
 
-from lbgen.spec.base import Strict, at_least_one, either_schema, exactly_one, needs_one_of, no_case_twins
+from lbgen.spec.base import TEXT, OrWord, Strict, at_least_one, exactly_one, needs_one_of, no_case_twins
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
 from lbgen.spec.values import (
     Cidr,
@@ -53,9 +45,13 @@ class PathMatch(Strict):
         return needs_one_of(data, handler, "exact", "prefix", "regex", what="path")
 
 
-class ValueMatch(Strict):
+class ValueMatch(OrWord):
     """How a value is compared: `"text"`, `{ regex: ... }`, `{ present: true }` or `{ absent: true }`; exactly one is
     set."""
+
+    word = "exact"
+    words = TEXT
+    choices, what = _OPERATORS, "a value"
 
     model_config = exactly_one(*_OPERATORS)
 
@@ -75,23 +71,6 @@ class ValueMatch(Strict):
         description="the opposite of present: there is no value, or an empty one; no default",
         examples=[True],
     )
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _short(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if isinstance(data, str):
-            return handler({"exact": data})
-        if not isinstance(data, dict | ValueMatch):
-            raise wrong_type("text or a mapping", data)
-        return needs_one_of(data, handler, *_OPERATORS, what="a value")
-
-    @model_serializer(mode="wrap")
-    def _write(self, handler: SerializerFunctionWrapHandler) -> Any:  # noqa: ANN401  # text or a mapping
-        return handler(self) if self.exact is None else self.exact
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return either_schema(handler(core_schema), {"type": "string"})
 
 
 class HeaderMatch(ValueMatch):

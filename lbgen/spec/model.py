@@ -1,30 +1,30 @@
 """A whole topology as the user wrote it, checked field by field; references are not followed here."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    GetJsonSchemaHandler,
-    ModelWrapValidatorHandler,
-    PlainValidator,
-    SerializerFunctionWrapHandler,
-    WithJsonSchema,
-    model_serializer,
-    model_validator,
-)
-from pydantic_core import CoreSchema, PydanticKnownError
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic_core import PydanticKnownError
 
 from lbgen.spec.acme import AcmeChallenge
-from lbgen.spec.base import Strict, either_schema
+from lbgen.spec.base import TRUTH, OrWord, Strict
 from lbgen.spec.error_pages import ErrorPages
 from lbgen.spec.listener import ClientTimeouts, Limits, Listener, Paths, TlsDefaults, Underscores
 from lbgen.spec.policy import Buffering, Timeouts
 from lbgen.spec.pool import Pool, PoolSettings
 from lbgen.spec.route import HeaderEdits, Route, RoutePolicies
 from lbgen.spec.value_errors import invalid, wrong_type
-from lbgen.spec.values import BodyText, ByteSize, DeviceName, IpAddress, Name, NetworkName, PlainHost, Port, Resolver
+from lbgen.spec.values import (
+    BodyText,
+    ByteSize,
+    CertificateArn,
+    DeviceName,
+    IpAddress,
+    Name,
+    NetworkName,
+    PlainHost,
+    Port,
+    Resolver,
+)
 
 SUPPORTED_VERSION = 1
 MOST_REPLICAS = 64
@@ -114,6 +114,12 @@ class EngineBlock(Strict, extra="allow"):
         "all endpoints; it then rewrites MAC addresses, not IP addresses; when left out, IP addresses are rewritten",
         examples=["eth0"],
     )
+    certificate_arns: dict[Name, Annotated[list[CertificateArn], Field(min_length=1)]] | None = Field(
+        default=None,
+        description="aws: certificates of AWS for listeners, by the listener's name; the first serves clients that "
+        "send no name; a parameter of the template for one of each listener when left out",
+        examples=[{"main": ["arn:aws:acm:eu-west-1:111122223333:certificate/12345678-1234-1234-1234-123456789012"]}],
+    )
 
     @property
     def verbatim(self) -> dict[str, str]:
@@ -145,29 +151,15 @@ class Containers(Strict):
     )
 
 
-class ForwardedHeaders(Strict):
+class ForwardedHeaders(OrWord):
     """The fields that tell endpoints who asks: true or false for X-Forwarded-*, or a mapping."""
+
+    word = "x_forwarded"
+    words = TRUTH
 
     x_forwarded: bool = Field(default=True, description="send X-Forwarded-For, -Proto, -Host and -Port")
     real_ip: bool = Field(default=False, description="send X-Real-IP, the client's address")
     forwarded: bool = Field(default=False, description="send Forwarded (RFC 7239) with for, host and proto")
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _short(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if isinstance(data, bool):
-            return handler({"x_forwarded": data})
-        if not isinstance(data, dict | ForwardedHeaders):
-            raise wrong_type("true, false or a mapping", data)
-        return handler(data)
-
-    @model_serializer(mode="wrap")
-    def _write(self, handler: SerializerFunctionWrapHandler) -> Any:  # noqa: ANN401  # true, false or a mapping
-        return handler(self) if self.real_ip or self.forwarded else self.x_forwarded
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return either_schema(handler(core_schema), {"type": "boolean"})
 
 
 class Metrics(Strict):

@@ -20,10 +20,10 @@ NAMES = (
     *("client_cert.subject", "client_cert.fingerprint", "client_cert.verified"),
 )
 """Placeholders with a fixed name."""
+OF_ROUTES = ("route", "endpoint")
+"""Those of them that a text which routes share cannot have."""
 FAMILIES = ("header", "cookie")
 """Those that a name follows, as in `{header.x-user}`."""
-LIST = f"{', '.join(f'{{{name}}}' for name in (*NAMES, 'header.NAME', 'cookie.NAME', '1'))}"
-"""What a message lists."""
 _NAME = r"[a-z][a-z0-9_]*(?:\.[!#$%&'*+.^_`|~0-9A-Za-z-]+)?|[1-9][0-9]?"
 _BRACES = re.compile(rf"\{{\{{(?P<text>{_NAME})\}}\}}|(?<![$%])\{{(?P<name>{_NAME})\}}")
 
@@ -67,8 +67,11 @@ def has_placeholder(text: str) -> bool:
     return "{" in text and any(isinstance(part, Mention) for part in split_text(text))
 
 
-def suggest_name(wrong: str, groups: tuple[str, ...] = ()) -> str:
-    """A hint: the placeholder that is near, or all of them, and how to write the text itself."""
-    near = suggest(wrong, [*NAMES, *(f"{family}.NAME" for family in FAMILIES), *groups])
-    first = near if near.startswith("did you mean") else f"placeholders: {LIST}"
+def suggest_name(wrong: str, groups: tuple[str, ...] = (), *, shared: bool = False) -> str:
+    """A hint: the placeholder that is near, or all of them, and how to write the text itself. `shared`: of a text that
+    holds for all routes."""
+    known = [*(name for name in NAMES if not (shared and name in OF_ROUTES)), *(f"{each}.NAME" for each in FAMILIES)]
+    near = suggest(wrong, [*known, *groups])
+    listed = ", ".join(f"{{{name}}}" for name in (*known, *(() if shared else ("1",))))
+    first = near if near.startswith("did you mean") else f"placeholders: {listed}"
     return f"{first}; for the text itself write {{{{{wrong}}}}}"

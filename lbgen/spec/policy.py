@@ -1,24 +1,10 @@
 """Policies of routes: timeouts, retries, limits, mirrors, CORS and compression."""
 
-from typing import Any, Literal, Self
+from typing import Literal
 
-from pydantic import (
-    Field,
-    GetJsonSchemaHandler,
-    ModelWrapValidatorHandler,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
-from pydantic_core import CoreSchema
+from pydantic import Field
 
-from lbgen.spec.base import (
-    Strict,
-    either_schema,
-    exactly_one,
-    needs_one_of,
-)
-from lbgen.spec.value_errors import wrong_type
+from lbgen.spec.base import OrWord, Strict, exactly_one
 from lbgen.spec.values import (
     ByteSize,
     Count,
@@ -74,8 +60,12 @@ class Retries(Strict):
     )
 
 
-class RateKey(Strict):
+class RateKey(OrWord):
     """What is counted together: `client_ip`, `route`, or `{ header: NAME }`; exactly one is set."""
+
+    word = "by"
+    words = ("client_ip", "route")
+    choices, what = ("by", "header"), "key"
 
     model_config = exactly_one("by", "header")
 
@@ -87,23 +77,6 @@ class RateKey(Strict):
         description="the value of a header; a request without it is not limited; no default",
         examples=["x-api-key"],
     )
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _short(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if isinstance(data, str):
-            return handler({"by": data})
-        if not isinstance(data, dict | RateKey):
-            raise wrong_type("client_ip, route or a mapping", data)
-        return needs_one_of(data, handler, "by", "header", what="key")
-
-    @model_serializer(mode="wrap")
-    def _write(self, handler: SerializerFunctionWrapHandler) -> Any:  # noqa: ANN401  # text or a mapping
-        return handler(self) if self.by is None else self.by
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return either_schema(handler(core_schema), {"enum": ["client_ip", "route"]})
 
 
 class RateLimit(Strict):

@@ -1,18 +1,10 @@
 """Pools: endpoints of one service, and how they are chosen, checked and connected to."""
 
-from typing import Any, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
-from pydantic import (
-    Field,
-    GetJsonSchemaHandler,
-    ModelWrapValidatorHandler,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
-from pydantic_core import CoreSchema
+from pydantic import Field, ModelWrapValidatorHandler, model_validator
 
-from lbgen.spec.base import Inheritable, OrNone, Strict, either_schema, exactly_one, needs_one_of
+from lbgen.spec.base import Inheritable, OrNone, OrWord, Strict, exactly_one, needs_one_of
 from lbgen.spec.listener import Certificate
 from lbgen.spec.network import Address
 from lbgen.spec.quantities import StatusRange
@@ -58,8 +50,12 @@ class HashKey(Strict):
         return needs_one_of(data, handler, "header", "cookie", "query", what="hash")
 
 
-class Balance(Strict):
+class Balance(OrWord):
     """How an endpoint is chosen: a word, or `{ hash: ... }`; exactly one is set."""
+
+    word = "method"
+    words = get_args(BalanceMethod)
+    choices, what = ("method", "hash"), "balance"
 
     model_config = exactly_one("method", "hash")
 
@@ -67,23 +63,6 @@ class Balance(Strict):
     hash: HashKey | None = Field(
         default=None, description="by a part of the request; no default", examples=[{"header": "x-user"}]
     )
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _short(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if isinstance(data, str):
-            return handler({"method": data})
-        if not isinstance(data, dict | Balance):
-            raise wrong_type(f"{', '.join(get_args(BalanceMethod))} or a mapping", data)
-        return needs_one_of(data, handler, "method", "hash", what="balance")
-
-    @model_serializer(mode="wrap")
-    def _write(self, handler: SerializerFunctionWrapHandler) -> Any:  # noqa: ANN401  # text or a mapping
-        return handler(self) if self.method is None else self.method
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return either_schema(handler(core_schema), {"enum": list(get_args(BalanceMethod))})
 
 
 class Endpoint(Strict):

@@ -9,59 +9,7 @@ import re2
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from lbgen.regex import RegexError, parse
-from lbgen.spec.http import (
-    FRAMING,
-    NOT_OF_CLIENTS,
-    parse_body,
-    parse_client_header,
-    parse_editable_header,
-    parse_header_name,
-    parse_header_text,
-    parse_host_with_placeholders,
-    parse_line,
-    parse_location,
-    parse_match_header_text,
-    parse_match_text,
-    parse_matched_header,
-    parse_media_type,
-    parse_method,
-    parse_origin,
-    parse_path,
-    parse_path_with_placeholders,
-    parse_query_name,
-    parse_redirect_status,
-    parse_retry_cause,
-    parse_status,
-    parse_target,
-    parse_token,
-)
-from lbgen.spec.network import (
-    SERVICE_PATTERN,
-    Address,
-    PortRange,
-    parse_address,
-    parse_cidr,
-    parse_host,
-    parse_host_port,
-    parse_ip,
-    parse_plain_host,
-    parse_port_range,
-    parse_resolver,
-    parse_service,
-    write_service,
-)
-from lbgen.spec.quantities import (
-    Rate,
-    StatusRange,
-    parse_duration,
-    parse_percent,
-    parse_rate,
-    parse_size,
-    parse_status_range,
-    write_duration,
-    write_size,
-    write_status_range,
-)
+from lbgen.spec import http, network, quantities
 from lbgen.spec.value_errors import invalid, require_text, shorten
 
 NAME_PATTERN = r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?"
@@ -69,6 +17,7 @@ _NAME = re.compile(NAME_PATTERN)
 _LONGEST_REGEX = 1024
 NETWORK_PATTERN = r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}"
 DEVICE_PATTERN = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}"  # those of Linux have at most 15 bytes
+ARN_PATTERN = "arn:aws[a-z-]*:(acm:[a-z0-9-]+:[0-9]{12}:certificate|iam::[0-9]{12}:server-certificate)/[!-~]+"
 
 
 def parse_name(value: object) -> str:
@@ -99,9 +48,18 @@ def parse_device(value: object) -> str:
     return name
 
 
+def parse_certificate_arn(value: object) -> str:
+    """The ARN of a certificate of ACM or IAM; LB104 otherwise."""
+    arn = require_text("the ARN of a certificate", value)
+    if not re.fullmatch(ARN_PATTERN, arn):
+        hint = "write arn:aws:acm:REGION:ACCOUNT:certificate/ID; `aws acm list-certificates` lists them"
+        raise invalid("LB104", f'"{shorten(arn)}" is not the ARN of a certificate', hint)
+    return arn
+
+
 def parse_file(value: object) -> str:
     """The path of a file, relative to the topology or absolute."""
-    path = parse_line(value)
+    path = http.parse_line(value)
     if not path or path.endswith("/"):
         raise invalid("LB104", f'"{shorten(path)}" is not the path of a file')
     return path
@@ -161,27 +119,31 @@ _PATH = _NO_DOTS + r"/[A-Za-z0-9._~:/\[\]@!$&'()*+,;=%-]*"
 
 Name = Annotated[str, PlainValidator(parse_name), _text(NAME_PATTERN)]
 DeviceName = Annotated[str, PlainValidator(parse_device), _text(DEVICE_PATTERN)]
+CertificateArn = Annotated[str, PlainValidator(parse_certificate_arn), _text(ARN_PATTERN)]
 NetworkName = Annotated[str, PlainValidator(parse_network_name), _text(NETWORK_PATTERN)]
 
 # Quantities. A duration is whole milliseconds (0 = no limit), a size bytes, a percentage 0 to 100.
 Duration = Annotated[
     int,
-    PlainValidator(parse_duration),
-    PlainSerializer(write_duration, return_type=str),
+    PlainValidator(quantities.parse_duration),
+    PlainSerializer(quantities.write_duration, return_type=str),
     _text("[0-9]+(ms|s|m|h)", "250ms", "5s", "0s"),
 ]
 ByteSize = Annotated[
     int,
-    PlainValidator(parse_size),
-    PlainSerializer(write_size, return_type=str),
+    PlainValidator(quantities.parse_size),
+    PlainSerializer(quantities.write_size, return_type=str),
     _text("[0-9]+(B|KiB|MiB|GiB)", "16KiB", "10MiB"),
 ]
 RateValue = Annotated[
-    Rate, PlainValidator(parse_rate), PlainSerializer(str, return_type=str), _text("[1-9][0-9]*/[smh]", "100/s")
+    quantities.Rate,
+    PlainValidator(quantities.parse_rate),
+    PlainSerializer(str, return_type=str),
+    _text("[1-9][0-9]*/[smh]", "100/s"),
 ]
 Percent = Annotated[
     float,
-    PlainValidator(parse_percent),
+    PlainValidator(quantities.parse_percent),
     WithJsonSchema(
         {
             "anyOf": [
@@ -192,9 +154,9 @@ Percent = Annotated[
     ),
 ]
 Statuses = Annotated[
-    StatusRange,
-    PlainValidator(parse_status_range),
-    PlainSerializer(write_status_range),
+    quantities.StatusRange,
+    PlainValidator(quantities.parse_status_range),
+    PlainSerializer(quantities.write_status_range),
     WithJsonSchema(
         {
             "anyOf": [
@@ -206,8 +168,8 @@ Statuses = Annotated[
 ]
 Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
 Ports = Annotated[
-    PortRange,
-    PlainValidator(parse_port_range),
+    network.PortRange,
+    PlainValidator(network.parse_port_range),
     PlainSerializer(str, return_type=str),
     _text("[0-9]{1,5}-[0-9]{1,5}", "8000-8010"),
 ]
@@ -216,58 +178,62 @@ Weight = Annotated[int, Field(strict=True, ge=0, le=256)]  # of an endpoint: the
 Share = Annotated[int, Field(strict=True, ge=0, le=10_000)]  # of a pool in a split
 
 # Network.
-HostName = Annotated[str, PlainValidator(parse_host), _text(rf"(\*\.)?({_HOST})", "shop.example", "*.shop.example")]
-PlainHost = Annotated[str, PlainValidator(parse_plain_host), _text(_HOST, "shop.example")]
-HostPort = Annotated[str, PlainValidator(parse_host_port), _text("", "api.internal", "api.internal:8080")]
+HostName = Annotated[
+    str, PlainValidator(network.parse_host), _text(rf"(\*\.)?({_HOST})", "shop.example", "*.shop.example")
+]
+PlainHost = Annotated[str, PlainValidator(network.parse_plain_host), _text(_HOST, "shop.example")]
+HostPort = Annotated[str, PlainValidator(network.parse_host_port), _text("", "api.internal", "api.internal:8080")]
 AddressValue = Annotated[
-    Address,
-    PlainValidator(parse_address),
+    network.Address,
+    PlainValidator(network.parse_address),
     PlainSerializer(str, return_type=str),
     _text(r"[^\s/]+:[0-9]{1,5}", "10.0.2.10:8080"),
 ]
 ServiceValue = Annotated[
-    Address,
-    PlainValidator(parse_service),
-    PlainSerializer(write_service, return_type=str),
-    _text(rf"{SERVICE_PATTERN}:[0-9]{{1,5}}", "api.default:8080"),
+    network.Address,
+    PlainValidator(network.parse_service),
+    PlainSerializer(network.write_service, return_type=str),
+    _text(rf"{network.SERVICE_PATTERN}:[0-9]{{1,5}}", "api.default:8080"),
 ]
-IpAddress = Annotated[str, PlainValidator(parse_ip), _text(_IP, "0.0.0.0", "::")]  # noqa: S104  # an example
-Resolver = Annotated[str, PlainValidator(parse_resolver), _text(_IP + "(:[0-9]{1,5})?", "10.0.0.2", "10.0.0.2:53")]
-Cidr = Annotated[str, PlainValidator(parse_cidr), _text("[0-9A-Fa-f:.]+(/[0-9]{1,3})?", "10.0.0.0/8")]
+IpAddress = Annotated[str, PlainValidator(network.parse_ip), _text(_IP, "0.0.0.0", "::")]  # noqa: S104  # an example
+Resolver = Annotated[
+    str, PlainValidator(network.parse_resolver), _text(_IP + "(:[0-9]{1,5})?", "10.0.0.2", "10.0.0.2:53")
+]
+Cidr = Annotated[str, PlainValidator(network.parse_cidr), _text("[0-9A-Fa-f:.]+(/[0-9]{1,3})?", "10.0.0.0/8")]
 
 # HTTP.
-UrlPath = Annotated[str, PlainValidator(parse_path), _text(_PATH)]
-PathTemplate = Annotated[str, PlainValidator(parse_path_with_placeholders), _text("/[!-~]*")]
+UrlPath = Annotated[str, PlainValidator(http.parse_path), _text(_PATH)]
+PathTemplate = Annotated[str, PlainValidator(http.parse_path_with_placeholders), _text("/[!-~]*")]
 Location = Annotated[
-    str, PlainValidator(parse_location), _text(r"(https?|\{scheme\})://[!-~]+", "https://{host}/new/{1}")
+    str, PlainValidator(http.parse_location), _text(r"(https?|\{scheme\})://[!-~]+", "https://{host}/new/{1}")
 ]
-HostTemplate = Annotated[str, PlainValidator(parse_host_with_placeholders), _text(r"[^:/\s]+", "shop.example")]
-UrlTarget = Annotated[str, PlainValidator(parse_target), _text(_PATH + r"(\?[!\"$-~]*)?")]
+HostTemplate = Annotated[str, PlainValidator(http.parse_host_with_placeholders), _text(r"[^:/\s]+", "shop.example")]
+UrlTarget = Annotated[str, PlainValidator(http.parse_target), _text(_PATH + r"(\?[!\"$-~]*)?")]
 Regex = Annotated[str, PlainValidator(parse_regex), _text("[ -~]*", format="regex")]
-HeaderName = Annotated[str, PlainValidator(parse_header_name), _text(_TOKEN)]
-MatchedHeader = Annotated[str, PlainValidator(parse_matched_header), _text(_unless("host") + _TOKEN)]
+HeaderName = Annotated[str, PlainValidator(http.parse_header_name), _text(_TOKEN)]
+MatchedHeader = Annotated[str, PlainValidator(http.parse_matched_header), _text(_unless("host") + _TOKEN)]
 ClientHeader = Annotated[
-    str, PlainValidator(parse_client_header), _text(_unless(*sorted(NOT_OF_CLIENTS)) + "[0-9A-Za-z-]+")
+    str, PlainValidator(http.parse_client_header), _text(_unless(*sorted(http.NOT_OF_CLIENTS)) + "[0-9A-Za-z-]+")
 ]
 EditableHeader = Annotated[
-    str, PlainValidator(parse_editable_header), _text(_unless("host", *sorted(FRAMING)) + _TOKEN)
+    str, PlainValidator(http.parse_editable_header), _text(_unless("host", *sorted(http.FRAMING)) + _TOKEN)
 ]
-HeaderText = Annotated[str, PlainValidator(parse_header_text), _text(_LINE, minLength=1)]
-MatchText = Annotated[str, PlainValidator(parse_match_text), _text(_LINE, minLength=1)]
-MatchHeaderText = Annotated[str, PlainValidator(parse_match_header_text), _text(_LINE, minLength=1)]
-CookieName = Annotated[str, PlainValidator(parse_token), _text(_TOKEN)]
-QueryName = Annotated[str, PlainValidator(parse_query_name), _text(minLength=1)]
-BodyText = Annotated[str, PlainValidator(parse_body), _text(_LINES)]
-Method = Annotated[str, PlainValidator(parse_method), _text("(?!(?:TRACE|CONNECT)$)[A-Z][A-Z_-]*", "GET")]
+HeaderText = Annotated[str, PlainValidator(http.parse_header_text), _text(_LINE, minLength=1)]
+MatchText = Annotated[str, PlainValidator(http.parse_match_text), _text(_LINE, minLength=1)]
+MatchHeaderText = Annotated[str, PlainValidator(http.parse_match_header_text), _text(_LINE, minLength=1)]
+CookieName = Annotated[str, PlainValidator(http.parse_token), _text(_TOKEN)]
+QueryName = Annotated[str, PlainValidator(http.parse_query_name), _text(minLength=1)]
+BodyText = Annotated[str, PlainValidator(http.parse_body), _text(_LINES)]
+Method = Annotated[str, PlainValidator(http.parse_method), _text("(?!(?:TRACE|CONNECT)$)[A-Z][A-Z_-]*", "GET")]
 Status = Annotated[
-    int, PlainValidator(parse_status), WithJsonSchema({"type": "integer", "minimum": 200, "maximum": 599})
+    int, PlainValidator(http.parse_status), WithJsonSchema({"type": "integer", "minimum": 200, "maximum": 599})
 ]
 RedirectStatus = Annotated[
-    int, PlainValidator(parse_redirect_status), WithJsonSchema({"enum": [301, 302, 303, 307, 308]})
+    int, PlainValidator(http.parse_redirect_status), WithJsonSchema({"enum": [301, 302, 303, 307, 308]})
 ]
 RetryCause = Annotated[
     int | str,
-    PlainValidator(parse_retry_cause),
+    PlainValidator(http.parse_retry_cause),
     WithJsonSchema(
         {
             "anyOf": [
@@ -277,7 +243,7 @@ RetryCause = Annotated[
         }
     ),
 ]
-Origin = Annotated[str, PlainValidator(parse_origin), _text("", "https://shop.example")]
-MediaType = Annotated[str, PlainValidator(parse_media_type), _text("", "application/json")]
+Origin = Annotated[str, PlainValidator(http.parse_origin), _text("", "https://shop.example")]
+MediaType = Annotated[str, PlainValidator(http.parse_media_type), _text("", "application/json")]
 FolderPath = Annotated[str, PlainValidator(parse_folder), _text(_LINE, minLength=1, format="path")]
 FilePath = Annotated[str, PlainValidator(parse_file), _text(_LINE, minLength=1, format="path")]

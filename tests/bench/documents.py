@@ -80,6 +80,7 @@ class Scenario:
     sizes: tuple[int, ...] = (BODY_BYTES,)  # of answers
     only: dict[str, list[str]] = field(default_factory=dict)  # the engines of a variant
     comparators: tuple[str, ...] = ()
+    elsewhere: dict[str, str] = field(default_factory=dict)  # systems that cannot run here: what the document says
 
     @staticmethod
     def read(name: str) -> Scenario:
@@ -218,7 +219,7 @@ def to_markdown(scenario: Scenario, reports: list[BenchReport]) -> str:
         ]
         for where, figures, verdict in verdicts:
             lines.append(f"| {what} | {where} | {figures} | {verdict} | {claim['why']} |")
-    lines.append("")
+    lines += ["", *elsewhere(scenario)]
     for each in report.not_measured:
         lines += [f"Not measured, {each.why}: {each.engine}: {each.reasons[0]['message']}", ""]
     for endpoint, late in scenario.delays.items():
@@ -226,6 +227,14 @@ def to_markdown(scenario: Scenario, reports: list[BenchReport]) -> str:
         span = f"{least * 1000:g}" if least == most else f"{least * 1000:g} to {most * 1000:g}"
         lines.append(f"- {endpoint} answers {span} ms late.")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def elsewhere(scenario: Scenario) -> list[str]:
+    """A table of what is known of the systems that cannot run here."""
+    if not scenario.elsewhere:
+        return []
+    rows = [f"| {name} | {what} | not measured here |" for name, what in scenario.elsewhere.items()]
+    return ["| [a service of AWS](aws.md) | the document | |", "|---|---|---|", *rows, ""]
 
 
 def with_section(page: str, section: str) -> str:

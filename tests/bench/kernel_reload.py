@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import lbgen
 from lbgen.agent.run import load
 from lbgen.agent.steering import EngineFiles
+from lbgen.engines.agent_spec import FILE, FORMAT, AgentSpec
 from lbgen.engines.nftables import ENGINE
 from lbgen.runtime.local.network import Network, network
 
@@ -52,7 +53,7 @@ class Bench:
         self.folder, self.net, self.down = folder, net, False
         plans = (lbgen.plan(lbgen.load(topology(count, changed=changed, direct=direct))) for changed in (False, True))
         self.sides = [{file.name: file.text for file in ENGINE.render(plan, "1.0")} for plan in plans]
-        self.spec = load(self.write(self.sides[0]))
+        self.spec = load(self.write(self.sides[0]) / FILE, AgentSpec, FORMAT)
         self.nft("lbgen.nft")
 
     def write(self, files: dict[str, str]) -> Path:

@@ -136,6 +136,16 @@ def test_route_says_who_wins_and_why_not_the_others():
     assert {"rule", "route", "reason"} == set(record["losers"][0])
 
 
+def test_route_says_what_is_asked_of_the_request_first():
+    auth = str(ROOT / "examples/auth/topology.yaml")
+    assert "\n  auth      forward: pool oauth2-proxy" in lbgen("route", auth, "GET", "http://a:8088/x").stdout
+    asked, free = (
+        json.loads(lbgen("route", auth, "GET", f"http://a:8088{path}", "--json").stdout) for path in ("/x", "/oauth2")
+    )
+    assert "x-auth-request-user" in asked["auth"]
+    assert free["auth"] is None
+
+
 def test_route_takes_the_target_raw_and_the_port_picks_the_listener():
     record = json.loads(lbgen("route", SHOP, "GET", "http://shop.example:8080/a//b", "--json").stdout)
     assert record["status"] == 400

@@ -37,6 +37,7 @@ from tests.support import farm
 if TYPE_CHECKING:
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
+    from lbgen.spec.load import Topology
 
 HERE = Path(__file__).parent
 FIRST_PORT = int(os.environ.get("LBGEN_CONFORMANCE_PORTS", "23500"))
@@ -176,7 +177,12 @@ def read(name: str, folder: Path, variables: Mapping[str, object], subject: Engi
     """The plan of a topology file of this folder, without the fields `extra` where the engine refuses the first of
     them. The certificates are in `folder`."""
     words = {key: str(value) for key, value in variables.items()}
-    topology = replace(load(HERE / name, variables=words), base=folder)
+    return plan_for(subject, load(HERE / name, variables=words), folder, *extra)
+
+
+def plan_for(subject: EngineUnderTest, loaded: Topology, folder: Path, *extra: str) -> Plan:
+    """As `read`, of a topology that is loaded."""
+    topology = replace(loaded, base=folder)
     if extra[0] in refusal(subject, resolve(topology), "all"):
         topology = replace(topology.without(*extra), base=folder)
     return resolve(topology)
@@ -247,18 +253,31 @@ class Places:
         return self._by_name["direct"]
 
     def http(self, subject: EngineUnderTest) -> Both:
+        def loaded(ports: dict[str, int]) -> Topology:
+            return load(HERE / "http.yaml", variables={key: str(port) for key, port in ports.items()})
+
+        return self.serve(subject, name(subject), loaded)
+
+    def serve(
+        self,
+        subject: EngineUnderTest,
+        label: str,
+        loaded: Callable[[dict[str, int]], Topology],
+        ready: str = "/http/echo",
+    ) -> Both:
+        """An engine with the topology of `loaded`, which is given the ports of endpoints and of listeners. `ready`: a
+        path that the listener `plain` answers with 200."""
         if subject.binary is None:
             pytest.skip(subject.gap)
-        label = name(subject)
         if label not in self._by_name:
             own = {listener: self.free_port() for listener in (PLAIN, CLEAR, SECURE)}
-            plan = read("http.yaml", self.folder, {**self.direct.ports, **own}, subject, f"listeners.{CLEAR}.http2")
-            if not plan.listener(CLEAR).http2:
-                del own[CLEAR]
+            topology = loaded({**self.direct.ports, **own})
+            plan = plan_for(subject, topology, self.folder, f"listeners.{CLEAR}.http2")
+            own = {x.name: x.port for x in plan.listeners if x.name != CLEAR or x.http2}
             serving = run_engine(subject.engine, plan, subject.binary, version=subject.version, accept=("all",))
             self._stack.enter_context(serving)
             place = self._by_name[label] = Place(label, self.folder, own)
-            _wait_serving(place)
+            _wait_serving(place, ready)
         return Both(self.direct, self._by_name[label])
 
     def servers(self) -> tuple[Place, Network | None]:
@@ -308,13 +327,13 @@ class Places:
         return Both(direct, self._by_name[label])
 
 
-def _wait_serving(place: Place) -> None:
+def _wait_serving(place: Place, path: str) -> None:
     """Some engines listen before they know their routes."""
     end = time.monotonic() + 8
     while time.monotonic() < end:
         with closing(urllib.request.build_opener()) as opener:
             try:
-                opener.open(place.url("/http/echo"), timeout=2).close()
+                opener.open(place.url(path), timeout=2).close()
             except OSError:
                 time.sleep(0.05)
             else:

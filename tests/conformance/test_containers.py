@@ -9,7 +9,7 @@ import pytest
 from lbgen.conformance.case import case_files
 from lbgen.conformance.engine_under_test import engines_in_images
 from lbgen.conformance.runner import CaseState, run_file
-from lbgen.engines.api import engine_names
+from lbgen.engines.api import local_engines
 from lbgen.runtime.docker.single_engine import share_netns
 from tests.support.case_failures import failures
 from tests.support.daemon import AS_ROOT, IN_CONTAINERS
@@ -34,7 +34,7 @@ OF_NGINX = ("6-health-active", "6.active.refused")  # file and case: its agent i
 def rows() -> Iterator[ParameterSet]:
     """Each file with each engine."""
     for file in case_files():
-        for engine in engine_names():
+        for engine in local_engines():
             marks = () if file.name == SAMPLE[engine not in L7_ENGINES] else (pytest.mark.drill,)
             yield pytest.param(file, engine, "", marks=marks, id=f"{file.name}-{engine}")
         if file.name == OF_NGINX[0]:

@@ -1,5 +1,5 @@
 """No value of a request breaks out of the place where a placeholder puts it: hostile texts in a header, cookie, path
-and query, written into header fields, bodies and addresses on every engine.
+and query, written into header fields, bodies, error pages and addresses on every engine.
 
 `LBGEN_HOSTILE=1000` sets the number of texts for each place (default 200).
 """
@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import pytest
 
-from lbgen.conformance.case import CaseFile
+from lbgen.conformance.case import CaseFile, StandInSpec
 from lbgen.conformance.http1_client import Answer, fetch
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.prepare import prepare
@@ -23,6 +23,7 @@ from lbgen.conformance.wait_ready import wait_ready
 from lbgen.plan.request import Request, to_wire
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import stand_in_servers
+from lbgen.runtime.standins.stand_in import Behaviour
 from tests.differential.test_free_text import L7, NASTY
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ PIECES = (
     "\\1", "\\0", "$1$2", "lf-string", "hdr x y", "if TRUE", "add_header a b;", "\"', \"x\": \"", "'\"'\"'", "\t",
 )  # fmt: skip
 SOURCES = ("header", "cookie", "path", "query")
+PLACES = ("in", "out", "body", "to", "page", "login")
+STATUSES = {"to": (302,), "page": (502, 503), "login": (302,)}  # of a plain value; 200 in other places
 HOST = "shop.example"
 
 
@@ -60,11 +63,18 @@ def topology() -> dict[str, Any]:
         shown = {"content-type": "text/plain", "x-v": f"<{value}>"}
         route("body", respond={"status": 200, "body": f"begin {value} end\n", "headers": shown})
         route("to", redirect={"to": f"https://fixed.example/{value}?a=1&b={value}"})
+        value = "{path}" if source == "path" else value
+        route("page", forward="down", error_pages={"5xx": {"body": f"begin {value} end\n"}})
+        login = {"pool": "refusing", "redirect_to": f"https://fixed.example/?a={value}&b=1"}
+        route("login", forward="p", auth={"forward": login})
     return {
         "version": 1,
         "name": "hostile",
         "listeners": {"web": {"port": 8080}},
-        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
+        "pools": {
+            name: {"endpoints": [{"address": f"10.0.0.{number}:80"}]}
+            for number, name in enumerate(("p", "down", "refusing"), 1)
+        },
         "routes": routes,
     }
 
@@ -97,7 +107,7 @@ _SAFE = "-._~!$&'()*+,;=:@%"
 
 def findings(place: str, answer: Answer, plain: Answer, text: str) -> Iterator[str]:
     """How an answer differs from that of a plain text in anything but the value."""
-    if answer.status is None or 400 <= answer.status < 500:
+    if answer.status is None or 400 <= answer.status < 500:  # no place has such a status by itself
         return  # refused
     if answer.status != plain.status:
         yield f"status {answer.status}"
@@ -109,9 +119,9 @@ def findings(place: str, answer: Answer, plain: Answer, text: str) -> Iterator[s
     for name, value in answer.headers:
         if any(char in value for char in "\r\n\0"):
             yield f"{name} holds {value!r}"
-    if place == "body" and not (answer.body.startswith(b"begin ") and answer.body.endswith(b" end\n")):
+    if place in ("body", "page") and not (answer.body.startswith(b"begin ") and answer.body.endswith(b" end\n")):
         yield f"body {answer.body!r}"
-    if place == "to" and not (answer.header("location") or "").startswith("https://fixed.example/"):
+    if place in ("to", "login") and not (answer.header("location") or "").startswith("https://fixed.example/"):
         yield f"location {answer.header('location')!r}"
     mine, other = account_of(answer), account_of(plain)
     if (mine is None) != (other is None):
@@ -126,7 +136,15 @@ def findings(place: str, answer: Answer, plain: Answer, text: str) -> Iterator[s
 
 def exact(place: str, source: str, answer: Answer, text: str, ends: str) -> Iterator[str]:
     """Whether header fields and cookies came through as they were sent. `ends`: what ends the value of a cookie."""
-    if source not in ("header", "cookie") or answer.status != 200 or (source == "cookie" and set(text) & set(ends)):
+    if source not in ("header", "cookie") or answer.status not in STATUSES.get(place, (200,)):
+        return
+    if source == "cookie" and set(text) & set(ends):
+        return
+    if place == "page" and answer.body != f"begin {to_wire(text)} end\n".encode("latin-1"):
+        yield f"the page is {answer.body!r}"
+    if place == "login" and answer.header("location") != f"https://fixed.example/?a={to_wire(text)}&b=1":
+        yield f"location is {answer.header('location')!r}"
+    if place in ("to", "page", "login"):
         return
     want = f"<{to_wire(text)}>"
     told = account_of(answer)
@@ -140,7 +158,9 @@ def exact(place: str, source: str, answer: Answer, text: str, ends: str) -> Iter
 
 @pytest.mark.parametrize("subject", L7)
 def test_no_value_breaks_out(subject: EngineUnderTest) -> None:
-    file = CaseFile("hostile", "hostile", topology(), {}, ())
+    refusing = StandInSpec(behaviour=Behaviour("fixed", status=401, body="who are you?"))
+    stand_ins = {"down": StandInSpec(listen="refuse"), "refusing": refusing}
+    file = CaseFile("hostile", "hostile", topology(), stand_ins, ())
     ready = prepare(file, subject.engine, subject.version)
     assert ready.served is not None
     ends = ';"\t,' if subject.engine == "haproxy" else ';"\t'  # by its verdict
@@ -151,15 +171,16 @@ def test_no_value_breaks_out(subject: EngineUnderTest) -> None:
         wait_ready(ready.served, handle)
         address = handle.address("web")
         served = {route.name for route in ready.served.routes}
-        for place in ("in", "out", "body", "to"):
+        for place in PLACES:
             for source in SOURCES:
                 if f"{place}-{source}" not in served:
                     counts["refused routes"] += 1
                     continue
                 plain = fetch(address, ask(place, source, "plain"))
+                assert plain.status in STATUSES.get(place, (200,)), (place, source, plain)
                 for text in hostile_texts():
                     answer = fetch(address, ask(place, source, text))
-                    counts["refused" if answer.status is None or answer.status >= 400 else "served"] += 1
+                    counts["served" if answer.status == plain.status else "refused"] += 1
                     problems = (*findings(place, answer, plain, text), *exact(place, source, answer, text, ends))
                     wrong += [f"{place} {source} {text!r}: {problem}" for problem in problems]
         assert handle.is_alive()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
 import socket
 import ssl
 import stat
+import threading
 import time
 from contextlib import AbstractContextManager, contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,10 +22,17 @@ from cryptography import x509
 
 import lbgen
 from lbgen import api
+from lbgen.agent.acme_client import AcmeClient
+from lbgen.agent.certificate_store import CertificateStore
+from lbgen.diagnostics import LbgenError
+from lbgen.engines.acme_spec import OrderedCertificate
+from lbgen.plan.acme import CHALLENGE_PATH
 from lbgen.runtime.common import issued_certificates
+from lbgen.runtime.common.certificates import Spec, make
 from tests.support import pebble
 from tests.support.command import run_lbgen
 from tests.support.engine_lists import need_binary
+from tests.support.sample import sample
 from tests.support.traffic import Traffic, traffic
 
 if TYPE_CHECKING:
@@ -191,3 +202,136 @@ def test_an_agent_that_is_killed_in_an_order_orders_again(tmp_path):
         os.kill(api.ps("certified")[0].engines[0].agent, signal.SIGKILL)
         wait_issued()
     assert kept.lost == []
+
+
+def test_engines_of_one_stack_share_what_one_of_them_orders(tmp_path):
+    for engine in ENGINES:
+        need_binary(engine, None)
+    first = WEB + 1_000  # where the first of several engines serves
+    with (
+        pebble.authority(tmp_path / "pebble", first, AUTHORITY, validity=15) as authority,
+        lbgen.up(lbgen.load(topology(authority)), ENGINES, accept=("all",), runtime="local") as stack,
+    ):
+        assert stack.address("web").port == first
+        share(stack)
+        assert sum("orders" in Path(x.directory, "agent.log").read_text() for x in stack.engines) == 1
+
+
+def share(stack: lbgen.Stack) -> None:
+    """All engines show one certificate, and then the next one."""
+    ports = [stack.address("secure", engine.name).port for engine in stack.engines]
+    before = 0
+    for _ in range(2):
+        before = wait_issued(ports[0], other_than=before).serial_number
+        wait_for(lambda: {shown(port).serial_number for port in ports} == {shown(ports[0]).serial_number})
+
+
+def test_a_tier_in_front_gets_a_certificate(tmp_path):
+    for engine in ("haproxy", "nginx"):
+        need_binary(engine, None)
+    with pebble.authority(tmp_path / "pebble", WEB, AUTHORITY) as authority:
+        data = topology(authority, "haproxy")
+        for listener in data["listeners"].values():
+            listener["tier"] = "edge"
+        data["listeners"]["inner"] = {"port": WEB + 2, "tier": "web"}
+        data["pools"]["web"] = {"tier": "web"}
+        data["routes"][0]["listeners"] = ["web"]
+        data["routes"][1]["forward"] = "web"
+        data["routes"].append({"name": "app", "listeners": ["inner"], "forward": "app"})
+        data["tiers"] = {"edge": {"engine": "haproxy"}, "web": {"engine": "nginx"}}
+        del data["engines"]
+        with lbgen.up(lbgen.load(data), accept=("all",), runtime="local"):
+            wait_issued()
+            with clients() as kept:
+                time.sleep(1)
+            assert kept.lost == []
+            assert kept.good > 10
+
+
+def kept_elsewhere(
+    folder: Path, how: str, host: str, port: int, name: str = "certified", web: int = WEB, secure: int = SECURE
+) -> lbgen.Topology:
+    """A topology that leads challenges to an ACME client in `folder`, which has or is served at that address."""
+    make(folder, (Spec("shop", NAMES),))
+    (folder / "users.htpasswd").write_text("anna:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n")
+    challenges = {"forward": "client"} if how == "forward" else {"directory": str(folder / "www" / CHALLENGE_PATH[1:])}
+    made: dict[str, Any] = {
+        "version": 1,
+        "name": name,
+        "listeners": {
+            "web": {"port": web, "auth": {"basic": {"users": "users.htpasswd"}}},
+            "secure": {"port": secure, "tls": {"certificates": [{"cert": "shop.crt", "key": "shop.key"}]}},
+        },
+        "acme_challenge": challenges,
+        "pools": {"app": {"endpoints": [{"address": "10.9.3.1:80"}]}},
+        "routes": [
+            {"name": "up", "listeners": ["web"], "redirect": {"status": 301, "scheme": "https", "port": secure}},
+            {"name": "shop", "listeners": ["secure"], "hosts": list(NAMES), "forward": "app"},
+        ],
+    }
+    if how == "forward":
+        made["pools"]["client"] = {"endpoints": [{"address": f"{host}:{port}"}], "stand_ins": False}
+    (folder / "kept.yaml").write_text(json.dumps(made))
+    return lbgen.load(str(folder / "kept.yaml"))
+
+
+@contextmanager
+def acme_client(folder: Path, authority: pebble.Authority, host: str) -> Iterator[tuple[AcmeClient, int]]:
+    """A client such as lego: it puts challenges into a webroot in `folder`, which is also served at that address."""
+    place = folder / "www" / CHALLENGE_PATH[1:]
+    place.mkdir(parents=True)
+    (folder / "account").mkdir()
+    store = CertificateStore(folder / "account")
+    store.tokens = place
+    order = OrderedCertificate("shop", NAMES, "", "", authority.directory, None, str(authority.ca))
+
+    class Served(SimpleHTTPRequestHandler):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args, directory=str(folder / "www"))
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer((host, 0), Served) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield AcmeClient(order, store, folder), server.server_address[1]
+        server.shutdown()
+
+
+def obtain(client: AcmeClient, folder: Path, web: int = WEB) -> None:
+    """Get a certificate by challenges on that port, where all else is guarded."""
+    chain, _ = client.obtain()
+    assert is_issued(x509.load_pem_x509_certificate(chain))
+    (folder / "www" / CHALLENGE_PATH[1:] / "token").write_text("answer")
+    statuses = {}
+    for path in ("/", f"{CHALLENGE_PATH}/token", f"{CHALLENGE_PATH}/other", f"{CHALLENGE_PATH}s/token"):
+        connection = http.client.HTTPConnection("127.0.0.1", web, timeout=5)
+        connection.request("GET", path, headers={"Host": NAMES[0]})
+        answer = connection.getresponse()
+        statuses[path] = answer.status
+        if answer.status == 200:
+            assert answer.read() == b"answer"
+        connection.close()
+    assert list(statuses.values()) == [401, 200, 404, 401], statuses
+
+
+@pytest.mark.parametrize("how", ["forward", "directory"])
+@pytest.mark.parametrize("engine", sample(ENGINES, ("haproxy",)))
+def test_another_client_gets_its_certificate(engine, how, tmp_path):
+    need_binary(engine, None)
+    with (
+        TemporaryDirectory() as name,
+        pebble.authority(tmp_path / "pebble", WEB, AUTHORITY) as authority,
+        acme_client(Path(name), authority, "127.0.0.1") as (client, port),
+    ):
+        Path(name).chmod(0o755)  # the agent is no user that may read everything
+        data = kept_elsewhere(Path(name), how, "127.0.0.1", port)
+        with lbgen.up(data, engine=engine, accept=("all",), runtime="local"):
+            obtain(client, Path(name))
+
+
+def test_a_folder_of_challenges_that_is_not_there_is_a_finding(tmp_path):
+    need_binary("haproxy", None)
+    data = kept_elsewhere(tmp_path, "directory", "", 0)
+    with pytest.raises(LbgenError, match=r"LB211 acme_challenge\.directory: the folder"):
+        lbgen.up(data, engine="haproxy", accept=("all",), runtime="local")

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 import lbgen
-from lbgen.engines.api import engines
+from lbgen.engines.api import local_engines
 from lbgen.runtime.common import ports
 from lbgen.runtime.local.check import check
 from tests.support.engine_lists import L7_ENGINES, need_binary
@@ -62,7 +62,7 @@ def test_what_the_host_cannot_bind_is_no_problem_of_the_file(name, where, taken)
         assert check(each, name, accept=("all",)) == ()
 
 
-@pytest.mark.parametrize("name", sorted(set(engines()) - set(L7_ENGINES)))
+@pytest.mark.parametrize("name", sorted(set(local_engines()) - set(L7_ENGINES)))
 def test_a_kernel_engine_checks_rules_for_an_address_that_the_host_lacks(name):
     need_binary(name)
     assert check(plan(ABSENT, 80, l4=True), name, accept=("all",)) == ()

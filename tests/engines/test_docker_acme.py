@@ -36,9 +36,34 @@ def test_a_certificate_is_obtained_and_renewed(engine, state, tmp_path):
             first = test_acme.wait_issued(secure)
             test_acme.wait_issued(secure, other_than=first.serial_number)
             time.sleep(1)
+        print(f"{engine}: 2 certificates, {len(kept.lost + new.lost)} of {kept.good + new.good} requests lost")  # noqa: T201
         assert (kept.lost, new.lost) == ([], [])
         assert kept.good > 20
         assert new.good > 10
         stack.down()
         assert (issued_certificates.store_folder(NAME) / "acme-secure.crt").is_file()
         assert state in issued_certificates.store_folder(NAME).parents
+
+
+@pytest.mark.drill
+def test_engines_of_one_stack_share_what_one_of_them_orders(state, tmp_path):
+    web, secure = PORTS, PORTS + 1
+    first = web + 10_000  # where one of several engines serves
+    with pebble.authority(tmp_path / "pebble", first, PORTS + 10, validity=20, host=BRIDGE) as authority:
+        data = lbgen.load(test_acme.topology(authority, "nginx", web, secure) | {"name": NAME})
+        stack = lbgen.up(data, test_acme.ENGINES, runtime="docker", accept=("all",), seconds=120)
+        assert first in {stack.address("web", engine.name).port for engine in stack.engines}
+        test_acme.share(stack)
+
+
+@pytest.mark.parametrize("how", ["forward", "directory"])
+@pytest.mark.parametrize("engine", sample(test_acme.ENGINES, ("nginx",)))
+def test_another_client_gets_its_certificate(engine, how, state, tmp_path):
+    web, secure = PORTS, PORTS + 1
+    with (
+        pebble.authority(tmp_path / "pebble", web, PORTS + 10, host=BRIDGE) as authority,
+        test_acme.acme_client(tmp_path, authority, BRIDGE) as (client, port),
+    ):
+        data = test_acme.kept_elsewhere(tmp_path, how, BRIDGE, port, NAME, web, secure)
+        lbgen.up(data, engine=engine, runtime="docker", accept=("all",), seconds=120)
+        test_acme.obtain(client, tmp_path, web)

@@ -75,7 +75,7 @@ class Dockerd:
         """Who started it: us, unless somebody else did before."""
         end = time.monotonic() + OTHERS_SECONDS
         while time.monotonic() < end:
-            if client.is_available():
+            if client.why_unavailable() is None:
                 return "its service manager"
             time.sleep(0.2)
         with log.open("wb") as output:
@@ -89,7 +89,7 @@ class Dockerd:
                 start_new_session=True,  # it outlives the test
             )
         end = time.monotonic() + BACK_SECONDS
-        while not client.is_available():
+        while client.why_unavailable() is not None:
             assert time.monotonic() < end, f"dockerd does not come back:\n{log.read_text()[-2000:]}"
             time.sleep(0.2)
         return "this test"

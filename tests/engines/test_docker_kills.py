@@ -12,7 +12,7 @@ import pytest
 
 import lbgen
 from lbgen import api
-from lbgen.engines.api import engine_names
+from lbgen.engines.api import local_engines
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import client
 from lbgen.runtime.docker.converge import list_containers
@@ -62,7 +62,7 @@ def back(port: int, what: str, seen: Traffic) -> None:
     print(f"{what}: answers again after {took:.1f} s; {len(seen.lost)} of {seen.good + len(seen.lost)} lost")  # noqa: T201
 
 
-@pytest.mark.parametrize("name", sample(engine_names(), UNLIKE))
+@pytest.mark.parametrize("name", sample(local_engines(), UNLIKE))
 def test_an_engine_that_is_killed_and_its_endpoints(name: str) -> None:
     need_kernel(name)
     port = free_port("127.0.0.1", PORTS)

@@ -11,7 +11,7 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import EngineError
-from lbgen.engines.api import engine_names
+from lbgen.engines.api import local_engines
 from lbgen.runtime.local.check import check
 from tests.support.plans import examples
 from tests.support.sample import sample
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_the_engines_that_can_are_those_that_should(example: str) -> None:
     plan = EXAMPLES[example]
-    for name in engine_names():
+    for name in local_engines():
         if name in CAN[example]:
             assert lbgen.render(plan, engine=name)
         else:
@@ -44,7 +44,7 @@ def test_the_engines_that_can_are_those_that_should(example: str) -> None:
                 lbgen.render(plan, engine=name)
 
 
-@pytest.mark.parametrize("name", engine_names())
+@pytest.mark.parametrize("name", local_engines())
 @pytest.mark.parametrize("example", sample(EXAMPLES, ("hybrid-edge/edge", "postgres", "shop")))
 def test_the_engine_accepts_it(example: str, name: str) -> None:
     if name not in CAN[example]:

@@ -19,6 +19,7 @@ import lbgen
 from lbgen.diagnostics import LbgenError, UsageError
 from lbgen.exporters import kubernetes, swarm
 from lbgen.exporters.run import TARGETS
+from lbgen.runtime.common.tokens import public_keys
 from lbgen.runtime.orchestrators.names import label
 from lbgen.severity import Severity
 from lbgen.spec.load import load_bytes
@@ -49,6 +50,36 @@ routes:
     rate_limit: { rate: 10/s, key: client_ip }
   - { name: app, forward: app }
 """
+GUARDED = """\
+version: 1
+name: guarded
+listeners: { web: { port: 8080, error_pages: { 404: { file: 404.html } } } }
+pools:
+  app: { endpoints: [{ address: "10.0.0.1:8080" }] }
+  sso: { endpoints: [{ address: "10.0.0.2:8080" }] }
+routes:
+  - { name: staff, match: [{ path: { prefix: /staff } }], forward: app, auth: { basic: { users: users.htpasswd } } }
+  - { name: asked, match: [{ path: { prefix: /asked } }], forward: app, auth: { forward: { pool: sso } } }
+  - name: kept
+    match: [{ path: { prefix: /kept } }]
+    respond: { status: 200 }
+    auth: { basic: { users: users.htpasswd } }
+  - { name: open, match: [{ path: { prefix: /open } }], forward: app }
+"""
+TOKENS = """\
+  - name: token
+    match: [{ path: { prefix: /token } }]
+    forward: app
+    auth: { jwt: { issuer: "https://login.example", audience: [shop], jwks: keys.json } }
+"""
+INSIDE = """\
+version: 1
+name: inside
+listeners: { web: { port: 8080, auth: { basic: { users: users.htpasswd } } } }
+pools: { app: { endpoints: [{ address: "10.0.0.1:8080" }] } }
+routes: [{ name: app, forward: app }]
+"""
+HASH = "{SHA}" + "a" * 27 + "="  # which every engine checks
 needs = {
     name: pytest.mark.skipif(shutil.which(name) is None, reason=f"no {name}")
     for name in ("systemd-analyze", "kubectl", "docker")
@@ -130,6 +161,90 @@ def without_metrics(topology: lbgen.Topology) -> lbgen.Topology:
     folder = topology.base
     (folder / "plain.yaml").write_text(CHECKED.replace("metrics: { port: 9100 }\n", ""), encoding="utf-8")
     return lbgen.load(str(folder / "plain.yaml"))
+
+
+def guarded(folder: Path, more: str = "") -> lbgen.Topology:
+    """A topology with each kind of authentication, and a page."""
+    (folder / "users.htpasswd").write_text(f"anna:{HASH}\n", encoding="utf-8")
+    (folder / "keys.json").write_text(public_keys(), encoding="utf-8")
+    (folder / "404.html").write_text("nothing is here\n", encoding="utf-8")
+    (folder / "guarded.yaml").write_text(GUARDED + more, encoding="utf-8")
+    return lbgen.load(str(folder / "guarded.yaml"))
+
+
+@pytest.mark.parametrize("engine", ["nginx", "haproxy", "envoy", "traefik"])
+@pytest.mark.parametrize("target", [*CONTAINERS, "systemd"])
+def test_hashes_of_passwords_are_secrets_and_pages_come_along(target: str, engine: str, tmp_path: Path) -> None:
+    topology = guarded(tmp_path, TOKENS if engine in ("haproxy", "envoy") else "")
+    found = lbgen.export(topology, target, engine=engine, accept=("all",))
+    assert not any(HASH.removeprefix("{SHA}") in text for text in found.files.values())
+    assert any("nothing is here" in text for text in found.files.values())
+    found.write(tmp_path / "out")
+    every = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    secret = [path for path in every if HASH.removeprefix("{SHA}") in path.read_text(encoding="utf-8")]
+    assert secret
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in secret)
+    names = {path.relative_to(tmp_path / "out").as_posix() for path in secret}
+    if target == "swarm":
+        stack = yaml.safe_load(found.files["stack.yaml"])
+        assert {each["file"].removeprefix("./") for each in stack["secrets"].values()} >= names
+        [service] = stack["services"].values()
+        assert {(each["mode"], each["uid"]) for each in service["secrets"]} == {(0o400, "65534")}
+    elif target == "kubernetes":
+        [generator] = yaml.safe_load(found.files["kustomization.yaml"])["secretGenerator"]
+        assert {each.partition("=")[2] for each in generator["files"]} >= names
+    elif target == "compose":
+        assert all(name in found.files["README.md"].partition("sudo chown")[2].partition("```")[0] for name in names)
+
+
+def test_the_gateway_api_closes_guarded_routes(tmp_path: Path) -> None:
+    topology = guarded(tmp_path, TOKENS)
+    kinds = {f"route.auth.{kind}" for kind in ("basic", "forward", "jwt")}
+    with pytest.raises(LbgenError) as refused:
+        lbgen.export(topology, "gateway-api")
+    assert kinds <= {each.accept for each in refused.value.diagnostics}
+    found = lbgen.export(topology, "gateway-api", accept=("all",))
+    every = yaml.safe_load_all(found.files["routes.yaml"])
+    routes = {each["metadata"]["name"]: each["spec"]["rules"] for each in every}
+    closed = {name for name, [rule] in routes.items() if rule.keys() == {"matches"}}
+    assert closed == {"guarded-staff", "guarded-asked", "guarded-kept", "guarded-token"}
+    assert "backendRefs" in routes["guarded-open"][0]
+    assert not any(HASH in text for text in found.files.values())
+
+
+def test_the_auth_of_a_listener_closes_its_routes_too(tmp_path: Path) -> None:
+    (tmp_path / "users.htpasswd").write_text(f"anna:{HASH}\n", encoding="utf-8")
+    (tmp_path / "inside.yaml").write_text(INSIDE, encoding="utf-8")
+    topology = lbgen.load(str(tmp_path / "inside.yaml"))
+    with pytest.raises(LbgenError) as refused:
+        lbgen.export(topology, "gateway-api")
+    assert [each.field for each in refused.value.diagnostics] == ["listeners.web.auth.basic"]
+    found = lbgen.export(topology, "gateway-api", accept=("all",))
+    assert "backendRefs" not in found.files["routes.yaml"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_certificates_by_acme_are_refused_with_who_keeps_them_there(target: str) -> None:
+    others = {"kubernetes": "cert-manager", "gateway-api": "cert-manager", "systemd": "certbot.timer"}
+    with pytest.raises(LbgenError, match=f"(?s)LB311.*{others.get(target, 'certbot or lego')}") as refused:
+        exported("acme", target, "nginx")
+    assert all(each.span.line for each in refused.value.diagnostics)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_challenges_go_to_a_pool_or_on_machines_to_a_folder(target: str, tmp_path: Path) -> None:
+    def challenges(where: dict[str, str]) -> dict[str, str]:
+        topology = guarded(tmp_path).replace({"acme_challenge": where})
+        return lbgen.export(topology, target, engine="nginx", accept=("all",)).files
+
+    assert any("/.well-known/acme-challenge" in text for text in challenges({"forward": "sso"}).values())
+    if target == "systemd":
+        files = challenges({"directory": "/var/www/acme"})
+        assert "units/lbgen-guarded-agent.service" in files
+        assert '"webroot": "/var/www/acme"' in files["files/guarded/acme.json"]
+    for folder in ("challenges", *(() if target == "systemd" else ("/var/www/acme",))):
+        with pytest.raises(LbgenError, match=r"LB311 acme_challenge\.directory"):
+            challenges({"directory": folder})
 
 
 def test_an_absolute_path_is_refused_for_containers(checked: lbgen.Topology, tmp_path: Path) -> None:

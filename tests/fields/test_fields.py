@@ -17,9 +17,8 @@ from msgspec.structs import replace
 import lbgen
 from fields.fields import CONTEXTS, OBJECTS, VALUES, Change, base, changes, read, values
 from lbgen.diagnostics import LbgenError, Severity
-from lbgen.engines.acme_spec import acme_files
 from lbgen.engines.api import Level, engines
-from lbgen.engines.metrics_spec import metrics_files
+from lbgen.engines.rendered import render_with
 from lbgen.engines.verdicts import answers, judge
 from lbgen.plan.resolve import findings, plan
 from lbgen.spec.load import load
@@ -69,9 +68,8 @@ class State:
             version = engine.versions[0]
             self._files[name] = None
             if not (self.stops(name) and judge(self.plan, engine, version, ("all",))[1]):
-                added = (*metrics_files(self.plan, engine, version), *acme_files(self.plan, engine))
-                made = (*engine.render(self.plan, version), *added)
-                self._files[name] = (self.plan.files, *((x.name, x.text) for x in made))
+                made = render_with(engine, self.plan, version, ("all",))
+                self._files[name] = (made.copies, *made.items())
         return self._files[name]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from lbgen.engines.api import engine, engine_names
+from lbgen.engines.api import engine, local_engines
 from tests.fields.fields import CONTEXTS, Change, changes
 from tests.fields.test_fields import State, came_of, state
 
@@ -34,7 +34,7 @@ def by_field() -> dict[str, list[Change]]:
 
 
 def _rendered(shown: list[Change]) -> bool:
-    return any(came_of(change, name) == "rendered" for change in shown for name in engine_names())
+    return any(came_of(change, name) == "rendered" for change in shown for name in local_engines())
 
 
 def told(change: Change) -> str:
@@ -43,7 +43,7 @@ def told(change: Change) -> str:
     lines += [f"{code} {field}" for code, field in sorted(after.found - before.found)]
     if after.plan is None:
         return "\n".join(lines)
-    for name in engine_names():
+    for name in local_engines():
         if before.plan is not None and before.files(name) is None:
             continue  # it cannot serve such a listener at all
         new = after.stops(name) - before.stops(name) if before.plan else after.stops(name)

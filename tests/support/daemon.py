@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lbgen
-from lbgen.engines.api import engines
+from lbgen.engines.api import local_engines
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.docker import client, images
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 REAL = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
 IN_CONTAINERS = (
     pytest.mark.engines,
-    pytest.mark.skipif(not client.is_available(), reason="no docker daemon answers"),
+    pytest.mark.skipif(client.why_unavailable() is not None, reason="no docker daemon answers"),
 )
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can enter a container, or kill what is not its own")
 KINDS = ("containers", "volumes", "networks")
@@ -53,7 +53,7 @@ def _without_images(daemon: DockerClient) -> tuple[Engine, ...]:
     lacking = [(row.engine, row.version) for row in images.list_images(daemon) if not row.present]
     return tuple(
         engine
-        for engine in engines().values()
+        for engine in local_engines().values()
         if any((engine.name, x.version.rpartition(".")[0]) in lacking for x in candidates(engine))
     )
 

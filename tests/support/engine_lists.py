@@ -8,7 +8,7 @@ import pytest
 
 from lbgen.conformance.engine_under_test import EngineUnderTest, engines_on_host
 from lbgen.diagnostics import EngineError
-from lbgen.engines.api import Binary, Level, engine, engine_names
+from lbgen.engines.api import Binary, Level, engine, local_engines
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.selection import missing_in_kernel
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 L7_ENGINES = tuple(
     name
-    for name in engine_names()
+    for name in local_engines()
     if engine(name).verdict("listener.l7", engine(name).versions[0]).level is not Level.REFUSED
 )
 
@@ -62,7 +62,7 @@ def need_binary(name: str, version: str | None = None) -> Binary:
 
 def of_this_kernel() -> tuple[str, ...]:
     """All engines but those that work with a part of the kernel that this one lacks."""
-    return tuple(name for name in engine_names() if not missing_in_kernel(engine(name)))
+    return tuple(name for name in local_engines() if not missing_in_kernel(engine(name)))
 
 
 def need_kernel(name: str) -> None:

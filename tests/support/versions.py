@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lbgen.conformance.runner import CaseState
-from lbgen.engines.api import engines, version_key
+from lbgen.engines.api import local_engines, version_key
 from tests.support import farm
 from tests.support.version_results import CONFORMANCE, DIFFERENTIAL, FINGERPRINT, VERIFY, Outcome, read
 
@@ -107,7 +107,9 @@ def absent(outcomes: Sequence[Outcome]) -> list[str]:
     """Supported versions without a single outcome."""
     known = {(each.engine, each.version) for each in outcomes}
     every = [
-        (target.name, version) for target in engines().values() for version in sorted(target.versions, key=version_key)
+        (target.name, version)
+        for target in local_engines().values()
+        for version in sorted(target.versions, key=version_key)
     ]
     return [f"{name} {version}" for name, version in every if (name, version) not in known]
 

@@ -34,7 +34,14 @@ ROUTE: dict[Feature, tuple[Data, ...]] = {
         {"mirror": {"pool": "shadow", "percent": 30}},
     ),
     "timeouts.request": ({"timeouts": {"connect": "500ms", "response": "1s", "idle": "1s", "request": "1600ms"}},),
-    "route.request_headers.set": ({"request_headers": {"set": {"x-q": "1"}, "remove": ["x-b"]}},),
+    "route.request_headers.set": (
+        {"request_headers": {"set": {"x-q": "1"}, "remove": ["x-b"]}},
+        {"request_headers": {"set": {"x-q": "{method} {host} {path}?{query}"}, "add": {"x-b": "{header.x-b}"}}},
+    ),
+    "route.error_pages": (
+        {"error_pages": {"5xx": {"body": "{method} {uri} of {client_ip}: {header.x-a}{cookie.c} {request_id}\n"}}},
+        {"error_pages": {"403": {"body": '{"host":"{host}"}', "content_type": "application/json"}}},
+    ),
 }
 POOL: dict[Feature, tuple[Data, ...]] = {
     "pool.balance.least_connections": ({"balance": "least_connections"},),
@@ -85,4 +92,5 @@ LISTENER: dict[Feature, tuple[Data, ...]] = {
     ),
     "listener.http2": ({"http2": True},),
     "listener.trusted_proxies": ({"trusted_proxies": ["10.9.0.0/16"]},),
+    "listener.error_pages": ({"error_pages": {"404": {"body": "{scheme} {listener}: no {path} for {client_ip}\n"}}},),
 }

@@ -12,7 +12,7 @@ import lbgen
 from lbgen.conformance.corpus import corpus
 from lbgen.conformance.topology_diff import compare
 from lbgen.conformance.verify.requests import clause_requests
-from lbgen.engines.api import engine, engine_names, target_version
+from lbgen.engines.api import engine, target_version
 from lbgen.engines.haproxy import backend_selection, rewrites
 from lbgen.engines.traefik import routers
 from lbgen.engines.verdicts import answers
@@ -22,6 +22,7 @@ from lbgen.plan.simulate import simulate
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.route_probes import make_probes, probes_of_change
 from lbgen.spec.load import load_bytes
+from tests.support.engine_lists import L7_ENGINES
 from tests.support.growth import calls_per_route, growth, rich_topology, topology
 from tests.support.sample import sample
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from lbgen.spec.load import Topology
 
 ROUTES = 36  # of `rich_topology` twice as many have every kind of route and pool twice as often
-NAMES = [name for name in engine_names() if name not in ("keepalived", "nftables")]
+NAMES = L7_ENGINES
 
 
 # Hosts and pools are as many as the routes need, or some per route: what is linear in each is so in both shapes.

@@ -22,6 +22,7 @@ from lbgen.plan.error_pages import ErrorPage, page_for
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, Protocol, Redirect, Respond, Route
 from lbgen.plan.simulate import simulate
 from lbgen.plan.tls import Certificate, File
+from lbgen.plan.values import Template
 
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case
@@ -189,7 +190,7 @@ def _of_route(plan: Plan, route: Route) -> Iterator[str]:
 
 def _leaves(value: Any, place: str, *, l4: bool) -> Iterator[str]:  # noqa: ANN401  # any part of a plan
     """The fields below `place` that have a value."""
-    if isinstance(value, File):
+    if isinstance(value, File | Template):
         yield place
     elif isinstance(value, Struct):
         yield from _of_struct(value, place, l4=l4)

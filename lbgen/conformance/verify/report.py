@@ -43,7 +43,7 @@ class VerifiedEngine(Struct, frozen=True):
 
 class Report(Struct, frozen=True):
     """`results` hold every case on every engine. `green`: no difference that no verdict names, no engine broke, and
-    not every case was refused.
+    not every case was refused or skipped.
     `moved_because`: why listeners and endpoints did not have the topology's own addresses, "" when they had.
     `untried`: the fields of the topology that no case tried."""
 
@@ -77,17 +77,17 @@ class Report(Struct, frozen=True):
 
     @property
     def all_refused(self) -> bool:
-        """Whether there are cases, and every engine refuses each: nothing was verified."""
-        return bool(self.results) and all(result.state is CaseState.REFUSED for result in self.results)
+        """Whether there are cases, and each is refused or skipped: nothing was verified."""
+        return bool(self.results) and all(x.state in (CaseState.REFUSED, CaseState.SKIPPED) for x in self.results)
 
     @property
     def green(self) -> bool:
-        """No difference that no verdict names, no engine broke, and not every case was refused."""
+        """No difference that no verdict names, no engine broke, and something was verified."""
         return not (self.differences or self.broken or self.all_refused)
 
     @property
     def exit_code(self) -> int:
-        """0 green, 4 differences, 3 an engine failed, or every case was refused."""
+        """0 green, 4 differences, 3 an engine failed, or every case was refused or skipped."""
         return 4 if self.differences else 0 if self.green else 3
 
     def as_dict(self) -> ReportRecord:

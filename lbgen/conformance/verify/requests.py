@@ -78,10 +78,10 @@ class ClauseRequest(Struct, frozen=True):
     fields: tuple[str, ...] = ()
 
 
-def request_cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Case, ...]:
+def request_cases(plan: Plan, client: str, *, most: int, seed: int, handshakes: bool = True) -> tuple[Case, ...]:
     """At most `most` cases, every rule's own request among them; the rest is drawn by `seed` when there are more.
 
-    `client` is the address they come from.
+    `client` is the address they come from. `handshakes`: with those of TLS, which read the certificates' files.
     """
     every: dict[Request, ClauseRequest] = {}
     local = client.startswith("127.")
@@ -118,7 +118,7 @@ def request_cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Cas
         )
         for n, ask in enumerate(found, 1)
     )
-    return (*requests, *_handshakes(plan, client))
+    return (*requests, *(_handshakes(plan, client) if handshakes else ()))
 
 
 def _from_another(plan: Plan, request: Request, number: int) -> Request:

@@ -16,6 +16,7 @@ from lbgen.conformance.verify import edited_files, faults
 from lbgen.conformance.verify.addresses import LOOPBACK, move_to_loopback, why_moved
 from lbgen.conformance.verify.cases import ScheduledCase
 from lbgen.conformance.verify.coverage import fields_not_tried
+from lbgen.conformance.verify.deployed import verify_deployed
 from lbgen.conformance.verify.edited_files import has_same_shape, render_for
 from lbgen.conformance.verify.jobs import Failed, Finished, Job, JobProgress, run_all
 from lbgen.conformance.verify.report import Report, UnverifiedEngine, VerifiedEngine, compare_engines
@@ -24,9 +25,8 @@ from lbgen.conformance.verify.substitute_certificates import CertifiedPlan, cert
 from lbgen.conformance.verify.tiers import merge_reports, verify_through_front
 from lbgen.conformance.verify.time_scaling import choose_scale, scale_times
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
-from lbgen.engines.api import Engine, RenderedFile, engine_of
+from lbgen.engines.api import Engine, RenderedFile, engine_of, local_engines
 from lbgen.engines.api import engine as engine_by_name
-from lbgen.engines.api import engines as installed
 from lbgen.engines.rendered import MANIFEST, Rendered
 from lbgen.plan.model import Plan
 from lbgen.plan.overlay import with_version
@@ -69,6 +69,8 @@ def verify(
     seed: int = 1,
     rendered: str | os.PathLike[str] | None = None,
     versions: Mapping[str, Sequence[str]] | None = None,
+    against: Mapping[str, str] | None = None,
+    client: str = "",
     progress: Callable[[JobProgress], None] = no_progress,
 ) -> Report:
     """Run the requests and faults of `topology` on `engines` (default: all that can) and compare with the oracle.
@@ -81,9 +83,15 @@ def verify(
     `seed` draws them when there are more. `rendered`: a folder as `lbgen render -o` writes it, whose files are served
     as they stand (but for those times); that needs root. `versions`: by engine those to verify side by side, beside the
     one that serves the topology when there is only one; with it `engines` is by default those engines alone.
+    `against`: URLs by listener ("" = the only one that reads requests) of what the one engine of `engines` serves
+    elsewhere, to which this host is `client`; nothing is started, and what a client cannot see there is not tried (see
+    `verify_deployed`).
 
-    Raises LbgenError (findings, verdicts), UsageError LB305 and LB411 (no such folder), EngineError LB402 and LB407.
+    Raises LbgenError (findings, verdicts), UsageError LB305, LB411 (no such folder) and LB437, EngineError LB402,
+    LB407, LB436 and LB437.
     """
+    if against:
+        return _against(topology, engines, against, client, requests, seed, progress)
     options = _Options(accept, requests, most_faults, seed, progress, versions or {})
     engines = list(versions) if engines is None and versions else engines
     folder = None if rendered is None else Path(rendered)
@@ -93,6 +101,29 @@ def verify(
         topology = resolve(topology)
     with certify(topology, users=folder is None) as given:
         return _verified(given, engines, folder, options)
+
+
+def _against(
+    topology: Topology | Plan,
+    engines: Sequence[str | Engine] | None,
+    urls: Mapping[str, str],
+    client: str,
+    requests: int,
+    seed: int,
+    progress: Callable[[JobProgress], None],
+) -> Report:
+    """What is deployed elsewhere. UsageError LB437 unless one engine is named, and the topology is one tier."""
+    if engines is None or len(engines) != 1:
+        message, hint = "what is deployed is of one engine, whose verdicts say what may differ", "name it: -e aws"
+        raise UsageError(Diagnostic("LB437", message, hint=hint))
+    if not isinstance(topology, Plan):
+        if topology.model.tiers is not None:
+            hint = "verify a topology of one tier"
+            raise UsageError(Diagnostic("LB437", "clients see one tier of what is deployed", hint=hint))
+        topology = resolve(topology)
+    target = engine_by_name(engines[0]) if isinstance(engines[0], str) else engines[0]
+    with certify(topology, users=False) as given:
+        return verify_deployed(given.plan, target, urls, client=client, requests=requests, seed=seed, progress=progress)
 
 
 def _tiers(
@@ -107,7 +138,7 @@ def _tiers(
         place = None if folder is None else folder / tier.name
         with certify(tier.plan, users=folder is None) as given:
             reports.append((tier.name, _verified(given, asked_for, place, options)))
-        names = installed() if asked_for is None else [x if isinstance(x, str) else x.name for x in asked_for]
+        names = local_engines() if asked_for is None else [x if isinstance(x, str) else x.name for x in asked_for]
         targets[tier.name] = [engine_by_name(name) for name in names]
     if folder is None:
         reports += verify_through_front(

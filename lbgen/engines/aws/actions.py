@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lbgen.engines.aws.matching import Test, tests, with_sources, within_quotas
+from lbgen.engines.aws.upstreams import sticky_seconds
+from lbgen.engines.aws.view import ref
 from lbgen.plan.model import Forward, Redirect, Respond
 from lbgen.plan.path_conditions import PrefixPath
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Plan, Rewrite, Route, Rule
+    from lbgen.plan.model import HostPattern, Plan, Rewrite, Route, Rule
     from lbgen.plan.path_conditions import Path
     from lbgen.plan.values import Value
 
 Part = tuple[tuple[Test, ...], "Data", "list[Data]"]
-_STICKY_SECONDS = 86_400
+"""A rule of the API: conditions, action and transforms."""
 _PORTS = {"http": "80", "https": "443"}
 
 
-def default_action(plan: Plan, rule: Rule, group: Callable[[str], str]) -> Data:
-    """The action of a rule for every request, None where it needs conditions or transforms after all."""
-    parts = list(rules_of(plan, rule, group))
-    (wanted, action, transforms), *more = parts
-    return None if wanted or transforms or more else action
-
-
-def rules_of(plan: Plan, rule: Rule, group: Callable[[str], str]) -> Iterator[Part]:
-    """The rules that one of the topology becomes: conditions, action and transforms; `group` names a pool's targets.
+def rules_of(plan: Plan, rule: Rule, hosts: Sequence[HostPattern], group: Callable[[str], str]) -> Iterator[Part]:
+    """The rules that one of the topology becomes, for these hosts (none: all); `group` names a pool's targets.
 
     Clients whom `access` of the route does not admit have rules of their own, since a rule that does not hold is passed
     over. ValueError where a rule would need more conditions than there may be.
     """
-    route, wanted = plan.route(rule.route), tests(rule)
+    route, wanted = plan.route(rule.route), tests(rule, hosts)
     action, transforms = _action(plan, route, group), list(_transforms(route, rule.match.path))
     access = route.access
     refused = with_sources(wanted, access.deny) if access is not None and access.deny else None
@@ -69,15 +64,20 @@ def _action(plan: Plan, route: Route, group: Callable[[str], str]) -> Data:
         return {"Type": "redirect", "RedirectConfig": _redirect(action)}
     if isinstance(action, Respond):
         return answer(action.status, literal(action.body), media_type(action))
+    return forward(plan, action, group)
+
+
+def forward(plan: Plan, action: Forward, group: Callable[[str], str]) -> Data:
+    """To the target groups of its pools, by weight."""
     targets = [target for target in action.targets if target.weight]
     if len(targets) == 1:
-        return {"Type": "forward", "TargetGroupArn": {"Ref": group(targets[0].pool)}}
-    shares: list[Data] = [
-        {"TargetGroupArn": {"Ref": group(target.pool)}, "Weight": target.weight} for target in targets
-    ]
+        return {"Type": "forward", "TargetGroupArn": ref(group(targets[0].pool))}
+    shares: list[Data] = [{"TargetGroupArn": ref(group(target.pool)), "Weight": target.weight} for target in targets]
     config: dict[str, Data] = {"TargetGroups": shares}
-    if any(plan.pool(target.pool).sticky for target in targets):
-        config["TargetGroupStickinessConfig"] = {"Enabled": True, "DurationSeconds": _STICKY_SECONDS}
+    sticky = [pool.sticky for target in targets if (pool := plan.pool(target.pool)).sticky is not None]
+    if sticky:
+        seconds = max(map(sticky_seconds, sticky))
+        config["TargetGroupStickinessConfig"] = {"Enabled": True, "DurationSeconds": seconds}
     return {"Type": "forward", "ForwardConfig": config}
 
 
@@ -87,10 +87,9 @@ def _redirect(action: Redirect) -> dict[str, Data]:
     return {
         "StatusCode": f"HTTP_{action.status}",
         "Protocol": action.scheme.upper() if action.scheme is not None else "#{protocol}",
-        "Host": "#{host}" if action.host is None else literal(action.host),
         "Port": own if action.port is None else str(action.port),
-        "Path": "/#{path}" if action.path is None else literal(action.path),
-        "Query": "#{query}",
+        **({"Host": literal(action.host)} if action.host is not None else {}),
+        **({"Path": literal(action.path)} if action.path is not None else {}),
     }
 
 
@@ -120,4 +119,7 @@ def _url(rewrite: Rewrite, matched: Path) -> tuple[str, str] | None:
 
 
 def _literal(text: str) -> str:
-    return text.replace("$", "$$")
+    """As a replacement; ValueError for `$`, which begins a group there and has no documented escape."""
+    if "$" in text:
+        raise ValueError("a rewrite has no $")
+    return text

@@ -10,6 +10,7 @@ from lbgen.engines.envoy.basic_auth import named_challenges
 from lbgen.engines.envoy.headers import merge_edits
 from lbgen.engines.envoy.mutations import SET, escape_format, header_option
 from lbgen.engines.envoy.protobuf import extension, typed
+from lbgen.engines.envoy.values import format_shared
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 from lbgen.plan.error_pages import ErrorPage, share_statuses
 from lbgen.plan.model import Forward, HeaderEdits
@@ -73,11 +74,19 @@ def _mappers(
             mapper["status_code"] = page.status
         if headers := [*added, *(named_challenges(on) if page.covers(401) else ())]:
             mapper["headers_to_add"] = headers
-        mapper["body"] = {"inline_string": page.body}
-        if page.content_type != _PLAIN:
-            text: Data = {"inline_string": "%LOCAL_REPLY_BODY%"}
-            mapper["body_format_override"] = {"text_format_source": text, "content_type": page.content_type}
+        if isinstance(page.body, str):
+            mapper["body"] = {"inline_string": page.body}
+        if page.is_dynamic or page.content_type != _PLAIN:
+            kind: dict[str, Data] = {} if page.content_type == _PLAIN else {"content_type": page.content_type}
+            mapper["body_format_override"] = {**_body_format(on, page), **kind}
         yield Tagged(page.field, mapper)
+
+
+def _body_format(on: HttpListener, page: ErrorPage) -> dict[str, Data]:
+    """The text of a page, or with placeholders its format."""
+    if isinstance(page.body, str):
+        return {"text_format_source": {"inline_string": "%LOCAL_REPLY_BODY%"}}
+    return {"text_format_source": {"inline_string": format_shared(on, page.body)}, "omit_empty_values": True}
 
 
 def _holds(expression: str) -> Data:
@@ -96,18 +105,21 @@ def _route(at: HttpRoute) -> dict[str, Data]:
     if at.forward is None or not (pages := _intercepting(at.on, at.route)):
         return named
     kind = "envoy.extensions.filters.http.custom_response.v3.CustomResponse"
-    config = typed(kind, {"custom_response_matcher": {"matcher_list": {"matchers": [*map(_matcher, pages)]}}})
+    config = typed(
+        kind, {"custom_response_matcher": {"matcher_list": {"matchers": [_matcher(at.on, *each) for each in pages]}}}
+    )
     return {**named, "typed_per_filter_config": {_FILTER: config}}
 
 
-def _matcher(shared: tuple[ErrorPage, tuple[int, ...]]) -> dict[str, Data]:
-    page, statuses = shared
+def _matcher(on: HttpListener, page: ErrorPage, statuses: tuple[int, ...]) -> dict[str, Data]:
     status: Data = {"name": "status", "typed_config": typed("envoy.type.matcher.v3.HttpResponseStatusCodeMatchInput")}
     among: dict[str, Data] = {"exact": str(statuses[0])}
     if len(statuses) > 1:
         among = {"safe_regex": {"google_re2": {}, "regex": "|".join(map(str, statuses))}}
     kind = "http.custom_response.local_response_policy.v3.LocalResponsePolicy"
-    answer: dict[str, Data] = {"body": {"inline_string": page.body}}
+    answer: dict[str, Data] = {"body_format": _body_format(on, page)}
+    if isinstance(page.body, str):
+        answer = {"body": {"inline_string": page.body}}
     if page.status is not None:
         answer["status_code"] = page.status
     headers: list[Data] = []

@@ -29,7 +29,7 @@ from lbgen.engines.envoy.rewrites import REDIRECTS, REWRITES
 from lbgen.engines.envoy.sticky import STICKY
 from lbgen.engines.envoy.timeouts import CLIENT_TIMEOUTS, TIMEOUTS
 from lbgen.engines.envoy.tls import PROXY_PROTOCOL, TLS
-from lbgen.engines.envoy.values import VALUES
+from lbgen.engines.envoy.values import SHARED_VALUES, VALUES
 
 FEATURES = (
     PROXY_PROTOCOL,
@@ -38,6 +38,7 @@ FEATURES = (
     ACCESS_LOG,
     PATHS,
     FORWARDED_HEADERS,
+    SHARED_VALUES,
     LIMITS,
     LISTENER_ACCESS,
     ROUTE_ACCESS,

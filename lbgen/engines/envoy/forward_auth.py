@@ -13,8 +13,10 @@ from lbgen.engines.document import Commented
 from lbgen.engines.envoy.forwarded_headers import PEER, build_facts
 from lbgen.engines.envoy.mutations import APPEND, build_mutation_filter, escape_format, header_option
 from lbgen.engines.envoy.protobuf import ENABLED, duration, extension
+from lbgen.engines.envoy.values import format_shared
 from lbgen.engines.envoy.view import Cluster, ClusterOptions, Contributor, HttpListener, HttpRoute
 from lbgen.plan.auth import ForwardAuth
+from lbgen.plan.precedence import group
 from lbgen.resources import folder
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ _FOR = "x-forwarded-for"
 _HOST, _LOGIN = "x-lbgen-host", "x-lbgen-login"  # for the filters of the cluster, which remove them
 # Every name that does not begin with x-lbgen-: Envoy adds such a header to answers.
 _OTHERS = "[^x].*|x|x[^-].*|x-[^l].*|x-l[^b].*"
-_WHY = "Asks the service of a route. Routes enable it; without an answer it refuses."
+_WHY = "Asks the service of a route, by a cluster for such requests. Routes enable it; without an answer it refuses."
+_CLUSTER_NOTE = "ext_authz sends its requests by this cluster; these filters give them the form that services read."
 
 
 def _manager(on: HttpListener) -> dict[str, Data]:
@@ -38,11 +41,13 @@ def _manager(on: HttpListener) -> dict[str, Data]:
 
 @lru_cache(maxsize=8)  # each route asks
 def _names(on: HttpListener) -> dict[ForwardAuth, str]:
-    """The filter for each way to ask."""
-    auths = [_way(route.auth) for route in on.routes if isinstance(route.auth, ForwardAuth)]
-    ways = dict.fromkeys(auths)
+    """The filter for each way to ask; further ones of a pool have a number."""
+    ways = dict.fromkeys(_way(route.auth) for route in on.routes if isinstance(route.auth, ForwardAuth))
+    by_pool = group((auth.pool, auth) for auth in ways)
     return {
-        auth: f"ask-{auth.pool}" if number == 1 else f"ask-{auth.pool}-{number}" for number, auth in enumerate(ways, 1)
+        auth: f"auth-{pool}" if number == 1 else f"auth-{pool}/{number}"
+        for pool, every in by_pool.items()
+        for number, auth in enumerate(every, 1)
     }
 
 
@@ -51,14 +56,14 @@ def _way(auth: ForwardAuth) -> ForwardAuth:
 
 
 def _build_filter(on: HttpListener, name: str, auth: ForwardAuth) -> dict[str, Data]:
-    cluster = on.clusters.name(auth.pool, ClusterOptions(auth.connect, asked=True))
+    cluster = on.clusters.name(auth.pool, ClusterOptions(auth.connect, auth=True))
     both = auth.connect and auth.response
     made = {
         **build_facts(on.listener),
         "x-forwarded-method": "%REQ(:METHOD)%",
         "x-forwarded-uri": "%REQ(:PATH)%",
         _HOST: escape_format(auth.host),
-        **({} if auth.redirect_to is None else {_LOGIN: escape_format(auth.redirect_to)}),
+        **({} if auth.redirect_to is None else {_LOGIN: format_shared(on, auth.redirect_to)}),
     }
     sent = [each for each in auth.request_headers if each not in made]
     if _FOR not in made:
@@ -99,19 +104,20 @@ def _route(at: HttpRoute) -> dict[str, Data]:
 
 
 def _upstream_filters(cluster: Cluster) -> list[Data]:
-    if not cluster.options.asked:
+    if not cluster.options.auth:
         return []
     mutations: list[Data] = [
         {"append": header_option(_FOR, f"%REQ({PEER.upper()})%", APPEND)},  # no effect without a value
         {"remove_on_match": {"key_matcher": {"prefix": "x-lbgen-"}}},
     ]
     script: dict[str, Data] = {"default_source_code": {"inline_string": _read_script()}}
-    return [extension("ask", "filters.http.lua.v3.Lua", script), build_mutation_filter("asked", mutations)]
+    lua = extension("auth-request", "filters.http.lua.v3.Lua", script)
+    return [Commented(_CLUSTER_NOTE, lua), build_mutation_filter("auth-headers", mutations)]
 
 
 @cache
 def _read_script() -> str:
-    return (folder("templates") / "envoy" / "ask.lua").read_text(encoding="utf-8")
+    return (folder("templates") / "envoy" / "auth_request.lua").read_text(encoding="utf-8")
 
 
 FORWARD_AUTH = Contributor(manager=_manager, route=_route, upstream_filters=_upstream_filters)

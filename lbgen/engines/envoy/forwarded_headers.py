@@ -36,6 +36,7 @@ _TOO_LATE = refused(
 _REMOTE = "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"  # before filters of requests the peer, also of PROXY headers
 _PREFIX = "x-lbgen-"  # of headers that Envoy obeys or writes, see static.py
 _ID = "x-request-id"
+_NEW_ID = "%UNIQUE_ID%"
 _FOR = "x-forwarded-for"
 PROTO = "x-forwarded-proto"
 _HOST = "x-forwarded-host"
@@ -138,6 +139,11 @@ def _build_client_filters(listener: Listener) -> list[Data]:
         Commented(_WHY_AGAIN, extension("client", "filters.http.set_filter_state.v3.Config", state)),
         extension("route-by-client", "filters.http.lua.v3.Lua", script),
     ]
+
+
+def build_id_filter() -> Data:
+    """The filter that makes a missing request id at once; where the client counts, routing makes it otherwise."""
+    return build_mutation_filter("request-id", [{"append": header_option(_ID, _NEW_ID, "ADD_IF_ABSENT")}])
 
 
 def _build_header_rules(on: HttpListener) -> dict[str, Data]:
@@ -265,7 +271,7 @@ def _own_headers(listener: Listener) -> dict[str, str]:
     if listener.forwarded:
         ours[_FORWARDED] = _write_forwarded(listener)
     if listener.request_id:
-        ours[_ID] = "%UNIQUE_ID%"
+        ours[_ID] = _NEW_ID
     return ours
 
 

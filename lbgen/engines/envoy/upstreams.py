@@ -50,7 +50,7 @@ def plan_clusters(plan: Plan) -> Clusters:
             for mirror in route.action.mirrors:
                 found[mirror.pool].add(ClusterOptions(route.action.timeouts.connect, mirrored=True))
         if isinstance(route.auth, ForwardAuth):
-            found[route.auth.pool].add(ClusterOptions(route.auth.connect, asked=True))
+            found[route.auth.pool].add(ClusterOptions(route.auth.connect, auth=True))
     for pool, asked in asked_clusters(route.auth for route in plan.routes):
         found[pool].add(asked)
     streams = {rule.route for each in plan.listeners if each.mode is Mode.L4 for rule in each.l4_rules}
@@ -66,11 +66,12 @@ def _used_pools(routes: Iterable[Route]) -> frozenset[str]:
     actions = [route.action for route in routes if isinstance(route.action, Forward)]
     targets = {target.pool for action in actions for target in action.targets}
     asked = {route.auth.pool for route in routes if isinstance(route.auth, ForwardAuth)}
+    asked |= {pool for pool, _ in asked_clusters(route.auth for route in routes)}
     return frozenset(targets | asked | {mirror.pool for action in actions for mirror in action.mirrors})
 
 
 def _sort_key(options: ClusterOptions) -> tuple[int, float, bool, bool]:
-    return options.connect, -1.0 if options.budget is None else options.budget, options.mirrored, options.asked
+    return options.connect, -1.0 if options.budget is None else options.budget, options.mirrored, options.auth
 
 
 def build_clusters(plan: Plan, clusters: Clusters) -> list[Tagged]:

@@ -12,29 +12,34 @@ from typing import TYPE_CHECKING
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.document import Commented
-from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO
+from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO, build_id_filter
 from lbgen.engines.envoy.mutations import escape_format
 from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute, http_routes
+from lbgen.plan.facts import bind
 from lbgen.plan.forwarding import PROXY_FIELDS, REQUEST_ID, redirect_value
 from lbgen.plan.model import Forward, Listener, Plan, Redirect, Respond, Route
-from lbgen.plan.route_values import answer_values, request_values, route_facts
-from lbgen.plan.values import Fact, Placeholder, Value, bind, group_number, may_be_empty, parts_of, placeholders_of
+from lbgen.plan.path_conditions import EVERY_PATH
+from lbgen.plan.route_values import answer_values, request_values, route_facts, shared_facts
+from lbgen.plan.values import Fact, Placeholder, Template, Value, group_number, may_be_empty, parts_of, placeholders_of
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
+    from lbgen.plan.path_conditions import Path
 
 _SPACE = "lbgen"  # of metadata
 _FILTER = "values"
 _KIND = "filters.http.header_to_metadata.v3.Config"
+_SHARED = "shared-values"
+_WHY_SHARED = "Keeps what error pages and addresses of logins need of a request, before anything refuses it."
 _WHY = "Keeps what values of routes need of a request and no command operator has."
 _NAME = re.compile(r"[a-z0-9._-]+")
+_METADATA = f"%DYNAMIC_METADATA({_SPACE}:{{}})%"
 _CLIENT_PORT = "%DOWNSTREAM_REMOTE_PORT%"
 _PEER_PORT = "%DOWNSTREAM_DIRECT_REMOTE_PORT%"  # where the client is who a trusted proxy says it is
 _OPERATORS = {
     Fact.CLIENT_IP: "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%",
     Fact.METHOD: "%REQ(:METHOD)%",
-    Fact.REQUEST_ID: "%REQ(X-REQUEST-ID)%",
     Fact.SERVER_NAME: "%REQUESTED_SERVER_NAME%",
     Fact.ENDPOINT: "%UPSTREAM_HOST%",
     Fact.CERT_SUBJECT: "%DOWNSTREAM_PEER_SUBJECT%",
@@ -53,24 +58,35 @@ def format_value(at: HttpRoute, value: Value, *, response: bool = False) -> str:
     )
 
 
+def format_shared(on: HttpListener, value: Value) -> str:
+    """A text that routes share, as that of an error page: what a request has is read from metadata, which hold it
+    before any route changes it."""
+    parts = parts_of(bind(value, "", on.listener))
+    return "".join(
+        escape_format(part) if isinstance(part, str) else _shared_operator(on.listener, part) for part in parts
+    )
+
+
+def _shared_operator(listener: Listener, placeholder: Placeholder) -> str:
+    if placeholder.fact is Fact.CLIENT_PORT:
+        return _PEER_PORT if listener.trusted_proxies else _CLIENT_PORT
+    return _OPERATORS.get(placeholder.fact) or _METADATA.format(_key(placeholder))
+
+
 def is_optional(at: HttpRoute, value: Value) -> bool:
     """Whether a request can make the value empty, for which Envoy writes no line."""
     return may_be_empty(bind(value, at.route.name, at.on.listener))
 
 
 def _operator(at: HttpRoute, placeholder: Placeholder, *, response: bool) -> str:
-    fact, listener = placeholder.fact, at.on.listener
-    if fact is Fact.CLIENT_PORT:
-        return _PEER_PORT if listener.trusted_proxies else _CLIENT_PORT
+    fact = placeholder.fact
     if fact is Fact.HOST and (host := _only_host(at)) is not None:
         return host
-    if fact in _OPERATORS:
-        return _OPERATORS[fact]
     if fact is Fact.URI and not (response and _is_rewritten(at)):
         return "%REQ(:PATH)%"
     if fact is Fact.HEADER and not _is_changed(at, placeholder.name):
         return f"%REQ({placeholder.name.upper()})%"
-    return f"%DYNAMIC_METADATA({_SPACE}:{_key(placeholder)})%"
+    return "%REQ(X-REQUEST-ID)%" if fact is Fact.REQUEST_ID else _shared_operator(at.on.listener, placeholder)
 
 
 def _only_host(at: HttpRoute) -> str | None:
@@ -111,13 +127,22 @@ def _rules(at: HttpRoute) -> list[Data]:
     for value, response in _values(at):
         for placeholder in placeholders_of(bind(value, at.route.name, at.on.listener)):
             if "%DYNAMIC_METADATA(" in _operator(at, placeholder, response=response):
-                found.setdefault(_key(placeholder), _rule(at, placeholder))
+                found.setdefault(_key(placeholder), _rule(placeholder, at.rule.match.path))
     return list(found.values())
 
 
-def _rule(at: HttpRoute, placeholder: Placeholder) -> Data:
+def _shared_rules(on: HttpListener) -> list[Data]:
+    """The same for what error pages and addresses of logins need."""
+    texts = (bind(Template((each,)), "", on.listener) for each in shared_facts(on.listener, on.routes))
+    kept = [each for each in placeholders_of(*texts) if "%DYNAMIC_METADATA(" in _shared_operator(on.listener, each)]
+    return [_rule(each, EVERY_PATH) for each in kept]
+
+
+def _rule(placeholder: Placeholder, path: Path) -> Data:
     kept: dict[str, Data] = {"metadata_namespace": _SPACE, "key": _key(placeholder), "type": "STRING"}
     match placeholder.fact:
+        case Fact.REQUEST_ID:
+            return {"header": REQUEST_ID, "on_header_present": kept}
         case Fact.COOKIE:
             return {"cookie": placeholder.name, "on_header_present": kept}
         case Fact.HEADER:
@@ -127,7 +152,6 @@ def _rule(at: HttpRoute, placeholder: Placeholder) -> Data:
         case Fact.HOST:
             return {"header": ":authority", "on_header_present": {**kept, "regex_value_rewrite": _cut(_HOST)}}
         case Fact.CAPTURE:
-            path = at.rule.match.path
             number = group_number(path, placeholder.name) or 0
             node = escapes.mark_group(path.value, number)
             regex = rf"^{escapes.group(node, escapes.plain('?'))}(?:\?.*)?$"
@@ -147,6 +171,15 @@ def _manager(on: HttpListener) -> dict[str, Data]:
     return {"http_filters": [Commented(_WHY, extension(_FILTER, _KIND))]}
 
 
+def _shared_manager(on: HttpListener) -> dict[str, Data]:
+    filters: list[Data] = []
+    if on.by_client and Placeholder(Fact.REQUEST_ID) in shared_facts(on.listener, on.routes):
+        filters.append(build_id_filter())
+    if rules := _shared_rules(on):
+        filters.append(Commented(_WHY_SHARED, extension(_SHARED, _KIND, {"request_rules": rules})))
+    return {"http_filters": filters} if filters else {}
+
+
 def _with_forward(at: HttpRoute) -> HttpRoute:
     action = at.route.action
     return HttpRoute(at.on, at.rule, at.route, action if isinstance(action, Forward) else None)
@@ -159,8 +192,23 @@ def _route(at: HttpRoute) -> dict[str, Data]:
     return {"typed_per_filter_config": {_FILTER: typed(f"envoy.extensions.{_KIND}", {"request_rules": rules})}}
 
 
-def _by_client(_: Listener, routes: Sequence[Route]) -> bool:
-    return any(Placeholder(Fact.CLIENT_IP) in route_facts(route) for route in routes)
+def _by_client(listener: Listener, routes: Sequence[Route]) -> bool:
+    asked = Placeholder(Fact.CLIENT_IP)
+    return asked in shared_facts(listener, routes) or any(asked in route_facts(route) for route in routes)
+
+
+_PROXIED_PORT = "Envoy does not have the port of a PROXY header behind trusted proxies"
+
+
+def _shared_objections(plan: Plan, _: str) -> Iterator[Objection]:
+    served: dict[str, list[Route]] = {}
+    for route, listeners in http_routes(plan):
+        for listener in listeners:
+            served.setdefault(listener.name, []).append(route)
+    for listener in plan.listeners:
+        facts = shared_facts(listener, served.get(listener.name, ()))
+        if Placeholder(Fact.CLIENT_PORT) in facts and listener.trusted_proxies and listener.proxy_protocol:
+            yield Objection(refused(_PROXIED_PORT), listener.field, "values.client_port")
 
 
 def _objections(plan: Plan, _: str) -> Iterator[Objection]:
@@ -171,8 +219,7 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
                 yield Objection(refused(f"Envoy's operators cannot read the header {each.name}"), route.field)
         behind = [listener for listener in listeners if listener.trusted_proxies]
         if Placeholder(Fact.CLIENT_PORT) in facts and any(x.proxy_protocol for x in behind):
-            why = "Envoy does not have the port of a PROXY header behind trusted proxies"
-            yield Objection(refused(why), route.field, "values.client_port")
+            yield Objection(refused(_PROXIED_PORT), route.field, "values.client_port")
         if Placeholder(Fact.REQUEST_ID) in facts:
             edited = (
                 *route.request_headers.remove,
@@ -191,4 +238,5 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
                 yield Objection(refused(why), f"{route.field}.respond.headers")
 
 
-VALUES = Contributor(manager=_manager, by_client=_by_client, route=_route, objections=_objections)
+SHARED_VALUES = Contributor(manager=_shared_manager, by_client=_by_client, objections=_shared_objections)
+VALUES = Contributor(manager=_manager, route=_route, objections=_objections)

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 class ClusterOptions(NamedTuple):
     """Options of a route that belong to the cluster: connect timeout in ms, the percentage of requests that may be
-    retries, and whether the requests are copies, or questions about requests."""
+    retries, and whether the requests are copies, or those of ext_authz to the service of `auth`."""
 
     connect: int
     budget: float | None = None
     mirrored: bool = False
-    asked: bool = False
+    auth: bool = False
 
     def __str__(self) -> str:
         budget = "" if self.budget is None else f"-{self.budget:g}%"
-        return f"{self.connect}ms{budget}{'-copies' if self.mirrored else ''}{'-asked' if self.asked else ''}"
+        return f"{self.connect}ms{budget}{'-copies' if self.mirrored else ''}{'-auth' if self.auth else ''}"
 
 
 class Clusters(Struct, frozen=True, eq=False):

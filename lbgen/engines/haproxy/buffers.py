@@ -35,7 +35,7 @@ def _added_kib(plan: Plan) -> int:
 def _buffer_bytes(plan: Plan) -> int:
     """Bytes of one buffer."""
     bodies = (count_bytes(route.action.body) for route in plan.routes if isinstance(route.action, Respond))
-    pages = (len(page.body.encode()) for page in plan.every_page())
+    pages = (count_bytes(page.body) for page in plan.every_page())
     fixed = max((*bodies, *pages), default=0)
     return (head_kib(plan) + _added_kib(plan) + -(-max(fixed - _DEFAULT // 2, 0) // _KIB)) * _KIB + _buffered_bytes(
         plan

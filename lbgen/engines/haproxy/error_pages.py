@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import Objection, RenderedFile, refused
 from lbgen.engines.haproxy.quote import log_format
 from lbgen.engines.haproxy.statements import Statement, acl, is_set, statement
+from lbgen.engines.haproxy.values import count_bytes, format_shared
 from lbgen.engines.haproxy.view import Contributor, HttpListener, PoolUse
 from lbgen.engines.text import Literal
 from lbgen.plan.error_pages import ErrorPage, page_for, share_statuses
@@ -72,18 +73,26 @@ def page_content(page: ErrorPage) -> tuple[str | Word, ...]:
     if not page.body:
         return ()
     kind: tuple[str | Word, ...] = ("content-type", Literal(page.content_type))
-    return (*kind, "file", _file_name(page)) if _has_file(page) else (*kind, "string", Literal(page.body))
+    how = "lf-" * page.is_dynamic
+    if _has_file(page):
+        return (*kind, f"{how}file", _file_name(page))
+    return (*kind, f"{how}string", Literal(_text(page)))
+
+
+def _text(page: ErrorPage) -> str:
+    """What HAProxy reads as the body: with placeholders a log-format text."""
+    return page.body if isinstance(page.body, str) else format_shared(page.body)
 
 
 def _has_file(page: ErrorPage) -> bool:
     """Whether it is long, or several lines name it."""
-    return len(page.body.encode()) > _IN_LINE or (page.first != page.last and page.status is None)
+    return len(_text(page).encode()) > _IN_LINE or (page.first != page.last and page.status is None)
 
 
 def _file_name(page: ErrorPage, end: str = "") -> str:
     """Pages with the same text have one file."""
     kind = {"text/html": "html", "application/json": "json"}.get(page.content_type.partition(";")[0], "txt")
-    digest = hashlib.sha256(f"{page.content_type}\0{page.status}\0{page.body}".encode()).hexdigest()[:8]
+    digest = hashlib.sha256(f"{page.content_type}\0{page.status}\0{_text(page)}".encode()).hexdigest()[:8]
     return f"errors/{page.key}-{digest}.{end or kind}"
 
 
@@ -92,8 +101,8 @@ def page_files(plan: Plan) -> list[RenderedFile]:
     found: dict[str, RenderedFile] = {}
     for page in plan.every_page():
         if _has_file(page):
-            found[_file_name(page)] = _file(_file_name(page), page.body, page.field)
-        if page.status is not None:
+            found[_file_name(page)] = _file(_file_name(page), _text(page), page.field)
+        if page.status is not None and isinstance(page.body, str):
             head = f"HTTP/1.1 {page.status} Replaced\r\nContent-Type: {page.content_type}\r\n"
             length = len(page.body.encode())
             text = f"{head}Content-Length: {length}\r\n\r\n{page.body}"
@@ -160,7 +169,10 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
     every = [(page, "listener.error_pages") for listener in plan.listeners for page in listener.error_pages]
     every += [(page, "route.error_pages") for route in plan.routes for page in route.error_pages]
     for page, feature in dict.fromkeys(every):
-        if len(page.body.encode()) > LARGEST:
+        if page.is_dynamic and page.status is not None and any(map(page.covers, _MESSAGES)):
+            why = "HAProxy sends a message with another status as it stands: drop status, or the placeholders"
+            yield Objection(refused(why), page.field, feature)
+        if count_bytes(page.body) > LARGEST:
             why = f"a page of HAProxy holds at most {LARGEST} bytes, as it must fit into one buffer; shorten it"
             yield Objection(refused(why), page.field, feature)
 

@@ -29,12 +29,13 @@ from lbgen.engines.haproxy.retries import RETRIES
 from lbgen.engines.haproxy.rewrites import ANSWERS, REWRITES
 from lbgen.engines.haproxy.timeouts import TIMEOUTS
 from lbgen.engines.haproxy.tls import POOL_TLS, TLS
-from lbgen.engines.haproxy.values import VALUES
+from lbgen.engines.haproxy.values import SHARED_VALUES, VALUES
 
 FEATURES = (
     TLS,
     LIMITS,
     CLIENT,
+    SHARED_VALUES,
     CORS_GRANTS,
     ACCESS,
     VALUES,

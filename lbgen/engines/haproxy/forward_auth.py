@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from lbgen.engines.haproxy.quote import log_format
 from lbgen.engines.haproxy.statements import Block, Statement, acl, block, deny, is_set, set_var, statement
+from lbgen.engines.haproxy.values import format_shared
 from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.text import Literal
 from lbgen.plan.auth import ForwardAuth
@@ -48,7 +48,9 @@ def auth_frontend(plan: Plan, backend_of: Callable[[Pool, Timeouts], str]) -> It
     backends = {backend_of(plan.pool(auth.pool), _times(auth)): auth.field for auth in found}
     if backends:
         field = found[0].field
-        head = statement("frontend lbgen:ask", origin=field, comment="questions about requests, which lbgen.lua asks")
+        head = statement(
+            "frontend lbgen:auth", origin=field, comment="leads what lua.auth_request sends to its backend"
+        )
         yield block(
             head,
             "http",
@@ -67,7 +69,7 @@ def auth_frontend(plan: Plan, backend_of: Callable[[Pool, Timeouts], str]) -> It
 def _address(plan: Plan) -> str:
     """An abstract socket, as of mirrors."""
     port = min(listener.port for listener in plan.listeners)
-    return f"abns@ask:{port}:{plan.name}"[:_LONGEST_NAME]
+    return f"abns@auth:{port}:{plan.name}"[:_LONGEST_NAME]
 
 
 def _auths(on: HttpListener) -> dict[ForwardAuth, list[str]]:
@@ -82,12 +84,12 @@ def _edits(on: HttpListener) -> Iterator[Statement]:
     for number, (auth, keys) in enumerate(auths.items(), 1):
         name = f"auth.{number}"
         if auth.redirect_to is not None:
-            login = statement("http-request set-var-fmt(txn.login)", Literal(log_format(auth.redirect_to)))
+            login = statement("http-request set-var-fmt(txn.login)", Literal(format_shared(auth.redirect_to)))
             yield per_route.restrict(login, keys, name)
         bounded = auth.connect and auth.response
         yield per_route.restrict(
             statement(
-                "http-request lua.ask",
+                "http-request lua.auth_request",
                 _address(on.plan),
                 on.copies_to(on.plan.pool(auth.pool), _times(auth)),
                 Literal(auth.host),

@@ -41,8 +41,8 @@ def dropped_names(listener: Listener, identities: Iterable[str] = ()) -> str:
     return f"{'' if listener.underscores else '_|'}^(?:{'|'.join(names)})$"
 
 
-def forwarded(listener: Listener, maps: Maps, client: str) -> Forwarded:
-    """Headers about the client; `client` is a sample of its address."""
+def forwarded(listener: Listener, maps: Maps, client: str, *, makes_id: bool) -> Forwarded:
+    """Headers about the client; `client` is a sample of its address, `makes_id`: a request has no id yet."""
     drops = None
     if listener.trusted_proxies:
         stranger = ~maps.is_within("src", listener.trusted_proxies, "trusted", listener.field)
@@ -52,7 +52,7 @@ def forwarded(listener: Listener, maps: Maps, client: str) -> Forwarded:
     return Forwarded(
         drops=drops,
         sets=listener.forwarded_headers,
-        request_id=listener.request_id,
+        request_id=makes_id,
         scheme=Atom(listener.scheme),
         port=listener.client_port,
         stated=Atom(client) if listener.client_header is not None else None,

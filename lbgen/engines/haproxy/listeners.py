@@ -16,7 +16,7 @@ from lbgen.engines.haproxy.rewrites import answer_backends
 from lbgen.engines.haproxy.statements import Statement, acl, deny, is_set, section, statement, words
 from lbgen.engines.haproxy.timeouts import duration
 from lbgen.engines.haproxy.tls import reject_unknown_names, tls_options
-from lbgen.engines.haproxy.values import needs_host, needs_id
+from lbgen.engines.haproxy.values import makes_early_id, needs_host, needs_id
 from lbgen.engines.haproxy.view import Bind, Frontend, HttpListener
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Mode, PoolProtocol
@@ -75,6 +75,7 @@ def frontend(
     names = {choice.key: backends.for_choice(choice, plan) for choice in chosen}
     answers = answer_backends(on)
     names |= {name: block.head.directive.text.removeprefix("backend ") for name, block in answers.items()}
+    early_id = makes_early_id(on)
     admission = [one for each in FEATURES if each.admission for one in each.admission(on)]
     edits = [one for each in FEATURES if each.edits for one in each.edits(on)]
     use_backend = use_backend_statements(names, chosen, on)
@@ -91,7 +92,7 @@ def frontend(
             header_timeout=Atom(duration(listener.timeouts.header)),
             body_timeout=Atom(duration(listener.timeouts.body)),
             keepalive_timeout=Atom(duration(listener.timeouts.keepalive)),
-            forwarded=forwarded(listener, maps, client),
+            forwarded=forwarded(listener, maps, client, makes_id=listener.request_id and not early_id),
             paths=path_rules(listener.paths),
             dropped=Literal(dropped_names(listener, plan.identity_headers(listener))),
             keeps_trailers=any(pool.protocol is not PoolProtocol.HTTP1 for pool in pools),
@@ -103,7 +104,7 @@ def frontend(
             routing=section(ROUTING, [] if is_single else routing.statements),
             admission=section("Limits and policies of routes", admission),
             forwards=bool(on.forwards),
-            makes_ids=listener.request_id and (bool(on.forwards) or needs_id(on)),
+            makes_ids=listener.request_id and not early_id and (bool(on.forwards) or needs_id(on)),
             edits=section(changes, edits),
             use_backend=tuple(use_backend),
         ),

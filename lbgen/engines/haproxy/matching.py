@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from lbgen.engines.haproxy.conditions import Conditions
-from lbgen.engines.haproxy.statements import Acl, Statement, acl, acl_named, is_set, set_var, statement
+from lbgen.engines.haproxy.statements import HOST, Acl, Statement, acl, acl_named, is_set, set_var, statement
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Forward, HostPattern, Redirect, Rule
 from lbgen.plan.path_conditions import ExactPath, PrefixPath
@@ -28,7 +28,7 @@ MAX_LISTED = 12  # rules tried one by one; from here on lookups cost less
 _MOST_RULES = 64  # of which that many may be left when those with several hosts are joined
 _ANY_HOST = "*"
 # A text, so that it is set, and empty, without a Host header.
-_HOST = statement("http-request set-var-fmt(txn.host)", Literal("%[req.fhdr(host),host_only,lower,rtrim(.)]"))
+_HOST = statement("http-request set-var-fmt(txn.host)", Literal(f"%[{HOST}]"))
 
 
 class RouteKey(Struct, frozen=True, eq=False):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Word = Atom | Literal | int
 # Outside of quotes no comment, escape or environment variable begins, and quotes end where they should.
 _MADE = r"""(?:[^\x00-\x1f"#$'\\]|'[^'\n]*'|"(?:[^"$\\\n]|\\n)*")*"""
+HOST = "req.fhdr(host),host_only,lower,rtrim(.)"  # a sample of the host as rules compare it
 ARGUMENTS_PER_LINE = 40  # HAProxy accepts 64 words per line
 
 

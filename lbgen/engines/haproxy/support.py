@@ -82,8 +82,8 @@ _HABITS = {
     "pool.health.passive": "HAProxy counts responses of 500 and more, but 501 and 505, and answers that never come; a "
     "connection brings an ejected endpoint back when its time is over, or keeps it out as long as it refuses",
     "route.auth.forward": "a Lua function of 40 lines asks the service, which sees HAProxy's User-Agent and Accept; "
-    "the body of a refusal is left out where it is longer than 8 KiB; where the service gives another status or none, "
-    "the client gets 503",
+    "its whole answer is awaited, and the body of a refusal left out where it is longer than 8 KiB; where the service "
+    "gives another status or none, the client gets 503",
     "pool.sticky": "HAProxy takes its cookie from requests, and sends Cache-Control: private with a new one",
     "route.retries": "a try avoids only the endpoint of the one before; a pool of one endpoint is asked again after a "
     "second; a body is sent again as far as it is still in the buffer",

@@ -10,23 +10,14 @@ from typing import TYPE_CHECKING
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.haproxy.quote import Sample, argument, log_format
-from lbgen.engines.haproxy.statements import Acl, Statement, acl, set_var, statement
+from lbgen.engines.haproxy.statements import HOST, Acl, Statement, acl, set_var, statement
 from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.text import Literal
+from lbgen.plan.facts import bind
 from lbgen.plan.forwarding import PROXY_FIELDS
 from lbgen.plan.model import Listener, Plan, Redirect, Respond, Route
-from lbgen.plan.route_values import answer_values, route_facts
-from lbgen.plan.values import (
-    Fact,
-    Placeholder,
-    Template,
-    Value,
-    bind,
-    group_number,
-    may_be_empty,
-    parts_of,
-    placeholders_of,
-)
+from lbgen.plan.route_values import answer_values, route_facts, shared_facts
+from lbgen.plan.values import Fact, Placeholder, Template, Value, group_number, may_be_empty, parts_of, placeholders_of
 
 if TYPE_CHECKING:
     from lbgen.engines.haproxy.matching import RouteKey
@@ -51,6 +42,44 @@ _ALWAYS = {
     Fact.CERT_VERIFIED: "ssl_c_used,iif(true,false)",
 }
 _ENDPOINT = "%si:%sp"
+
+
+def format_shared(value: Value) -> str:
+    """The log-format text of an error page or of the address of a login, which any section can hold: all of its facts
+    are in variables of `_keep_shared`."""
+    parts = (part if isinstance(part, str) else Sample(f"var({variable(part)})") for part in parts_of(value))
+    return log_format(*parts)
+
+
+def _shared_facts(on: HttpListener) -> tuple[Placeholder, ...]:
+    return shared_facts(on.listener, (route for _, route in on.routes))
+
+
+def makes_early_id(on: HttpListener) -> bool:
+    """Whether requests get their id before anything can refuse them."""
+    return on.listener.request_id and Placeholder(Fact.REQUEST_ID) in _shared_facts(on)
+
+
+def _keep_shared(on: HttpListener) -> Iterator[Statement]:
+    """Keep what error pages and addresses of logins hold, before anything can refuse a request or change it."""
+    if makes_early_id(on):
+        missing = [~acl("req.fhdr(x-request-id) -m found")] if on.listener.trusted_proxies else []
+        made = "unique-id" if on.listener.logs else "uuid"
+        yield statement(f"http-request set-header X-Request-Id %[{made}]", when=missing)
+    for placeholder in _shared_facts(on):
+        bound = bind(Template((placeholder,)), "", on.listener)
+        if isinstance(bound, Template):
+            yield set_var(variable(placeholder), Literal(_early_sample(on, placeholder)))
+        elif bound:
+            yield set_var(variable(placeholder), f"str({bound})")
+
+
+def _early_sample(on: HttpListener, placeholder: Placeholder) -> str:
+    if placeholder.fact is Fact.CLIENT_IP:
+        return on.client
+    if placeholder.fact is Fact.HOST:
+        return HOST
+    return _ALWAYS.get(placeholder.fact) or _fetch(placeholder)
 
 
 def kept_facts(on: HttpListener) -> dict[str, list[Placeholder]]:
@@ -181,9 +210,10 @@ def _capture(key: RouteKey, placeholder: Placeholder) -> Statement:
     return set_var(variable(placeholder), Literal(f'path,regsub("^(?:{regex})$","\\1")'))
 
 
-def asks_client(_: Listener, routes: Sequence[Route]) -> bool:
+def asks_client(listener: Listener, routes: Sequence[Route]) -> bool:
     """Whether some value holds the client's address."""
-    return any(Placeholder(Fact.CLIENT_IP) in route_facts(route) for route in routes)
+    asked = Placeholder(Fact.CLIENT_IP)
+    return asked in shared_facts(listener, routes) or any(asked in route_facts(route) for route in routes)
 
 
 def needs_host(routes: Sequence[Route]) -> bool:
@@ -215,4 +245,5 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
                 yield Objection(refused(why), f"{route.field}.respond.headers")
 
 
+SHARED_VALUES = Contributor(guards=_keep_shared)
 VALUES = Contributor(by_client=asks_client, admission=_keep, edits=_keep_id, objections=_objections)

@@ -6,19 +6,9 @@ import re
 from hashlib import sha256
 from ipaddress import ip_address
 
-from lbgen.engines.keepalived.upstreams import (
-    VRRP,
-    addresses,
-    backups,
-    family,
-    forward_of,
-    is_direct,
-    is_every_address,
-    members,
-    scheduler,
-    table_name,
-)
+from lbgen.engines.keepalived.upstreams import VRRP, addresses, backups, is_direct, members, scheduler, table_name
 from lbgen.engines.keepalived.view import Check, EndpointView, Floating, Server, Service, Sorry, Status, Table, View
+from lbgen.engines.kernel import family, forward_of, is_every_address
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Endpoint, Listener, Plan, Pool, Protocol
 from lbgen.version import VERSION

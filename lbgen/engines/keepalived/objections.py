@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import ip_address
 
 from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.keepalived.build import can_hold
-from lbgen.engines.keepalived.upstreams import (
-    MAX_WEIGHT,
-    backups,
-    balance,
-    family,
-    forward_of,
-    is_direct,
-    is_every_address,
-    members,
-    pairs,
-    pools,
-)
+from lbgen.engines.keepalived.upstreams import MAX_WEIGHT, backups, is_direct, members, pairs, pools
+from lbgen.engines.kernel import balance, forward_of, is_every_address, unreachable_endpoints
 from lbgen.plan.model import Listener, Mode, Plan, Pool, Protocol, Route
 
 _ONE_SUCCESS = approximate(
@@ -36,7 +25,7 @@ def objections(plan: Plan) -> Iterator[Objection]:
             continue  # refused by its feature
         for rule in listener.l4_rules:
             route = plan.route(rule.route)
-            yield from _addresses(plan, route, listener.address)
+            yield from unreachable_endpoints(plan, route, listener.address, "IPVS")
             found.setdefault(route.name, (listener, route))
     routes = [route for _, route in found.values()]
     yield from _direct(plan)
@@ -65,19 +54,6 @@ def _direct(plan: Plan) -> Iterator[Objection]:
         if endpoint.port != listener.port:
             why = f"direct routing leaves a packet as it is, so the endpoint needs the listener's port {listener.port}"
             yield Objection(refused(why), endpoint.field)
-
-
-def _addresses(plan: Plan, route: Route, address: str) -> Iterator[Objection]:
-    for pool in pools(plan, route):
-        for endpoint in pool.endpoints:
-            if not endpoint.is_ip:
-                continue  # refused by its feature
-            if family(endpoint.host) != family(address):
-                why = f"IPVS cannot forward connections from {address} to {endpoint.host}"
-                yield Objection(refused(why), endpoint.field)
-            elif ip_address(endpoint.host).is_loopback:
-                why = "the kernel does not forward to a loopback address; use an address of another interface"
-                yield Objection(refused(why), endpoint.field)
 
 
 def _idle(plan: Plan) -> Iterator[Objection]:

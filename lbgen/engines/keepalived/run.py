@@ -9,7 +9,8 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Binary, CheckSpec, EndpointRules, ProcessSpec
-from lbgen.engines.keepalived.upstreams import addresses, family, is_direct, table_name
+from lbgen.engines.keepalived.upstreams import addresses, is_direct, table_name
+from lbgen.engines.kernel import family
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lbgen.plan.model import Balance, Endpoint, Forward, Plan, Pool, Route
+from lbgen.engines.kernel import balance, forward_of
+from lbgen.plan.model import Balance, Endpoint, Plan, Pool, Route
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 VRRP = "vrrp"  # the place for text of the topology
 MAX_WEIGHT = 65_535  # keepalived's
-_ANY = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 _SCHEDULERS = {
     Balance.ROUND_ROBIN: ("rr", "wrr"),
     Balance.LEAST_CONNECTIONS: ("lc", "wlc"),
@@ -38,31 +38,14 @@ class Member(Struct, frozen=True, eq=False):
     weight: int
 
 
-def is_every_address(address: str) -> bool:
-    """Whether a listener is at every address of the host, for which IPVS needs marked packets."""
-    return address in _ANY
-
-
 def table_name(plan: Plan) -> str:
     """The name of the tables that mark and masquerade, and of those of endpoints."""
     return f"lb_{plan.name}_ipvs"
 
 
-def family(address: str) -> str:
-    """The family of `address` in the kernel's words."""
-    return "ip6" if ":" in address else "ip"
-
-
 def is_direct(plan: Plan) -> bool:
     """Whether the topology asks for direct forwarding."""
     return plan.options("keepalived").forwarding == "direct"
-
-
-def forward_of(route: Route) -> Forward:
-    """The action of an L4 route."""
-    if not isinstance(route.action, Forward):
-        raise TypeError(f"L4 route {route.name} does not forward")
-    return route.action
 
 
 def pools(plan: Plan, route: Route) -> tuple[Pool, ...]:
@@ -89,12 +72,6 @@ def addresses(plan: Plan) -> dict[str, tuple[str, ...]]:
 def backups(plan: Plan, route: Route) -> tuple[Endpoint, ...]:
     """The backups of a route."""
     return tuple(x for pool in pools(plan, route) for x in pool.endpoints if x.backup)
-
-
-def balance(plan: Plan, route: Route) -> Balance | None:
-    """The balance of the route's pools; None when they differ."""
-    found = {plan.pool(t.pool).balance for t in forward_of(route).targets if t.weight}
-    return found.pop() if len(found) == 1 else None
 
 
 def scheduler(plan: Plan, route: Route) -> str:

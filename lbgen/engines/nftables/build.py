@@ -6,16 +6,14 @@ from collections.abc import Collection, Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
 from typing import TYPE_CHECKING
 
+from lbgen.engines.kernel import family, forward_of, is_every_address
 from lbgen.engines.nftables import health_checks
 from lbgen.engines.nftables.run import endpoint_counter, route_counter
 from lbgen.engines.nftables.upstreams import (
     device,
     direct_tables,
     endpoints,
-    family,
-    forward_of,
     has_ranges,
-    is_every_address,
     method_of,
     numbers,
     replies,

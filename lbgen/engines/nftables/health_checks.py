@@ -10,14 +10,13 @@ from msgspec.structs import replace
 
 from lbgen.engines.agent_spec import AgentSpec, BalancedEndpoint, BalancedPool, CheckedPool, checked_pools
 from lbgen.engines.api import RenderedFile
+from lbgen.engines.kernel import family, forward_of
 from lbgen.engines.nftables import transaction
 from lbgen.engines.nftables.upstreams import (
     Part,
     allocate,
     bounded,
     direct_tables,
-    family,
-    forward_of,
     has_ranges,
     hash_shares,
     is_direct,

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from ipaddress import ip_address
 
 from lbgen.engines.api import Objection, approximate, refused, version_key
-from lbgen.engines.nftables.upstreams import (
-    MAX_SLOTS,
-    balance,
-    device,
-    endpoints,
-    family,
-    forward_of,
-    is_direct,
-    is_every_address,
-    shares,
-)
+from lbgen.engines.kernel import balance, forward_of, is_every_address, unreachable_endpoints
+from lbgen.engines.nftables.upstreams import MAX_SLOTS, device, endpoints, is_direct, shares
 from lbgen.plan.model import Balance, Mode, Plan, Pool, Protocol, Route
 
 _UNTRACKED = "direct forwarding does not track connections, so the kernel cannot count them"
@@ -39,7 +29,7 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
             continue  # refused by its feature
         for name in dict.fromkeys(rule.route for rule in listener.l4_rules):
             routes[name] = plan.route(name)
-            yield from _families(plan, routes[name], listener.address)
+            yield from unreachable_endpoints(plan, routes[name], listener.address, "the kernel's NAT")
     yield from _direct(plan, version)
     yield from _limits(plan, routes.values())
     yield from _without_checks(plan, routes.values())
@@ -119,16 +109,3 @@ def _without_checks(plan: Plan, routes: Iterable[Route]) -> Iterator[Objection]:
                 yield Objection(refused(why), f"{endpoint.field}.backup", "pool.backup")
         if pool.slow_start:
             yield Objection(refused(why), f"{pool.field}.slow_start", "pool.slow_start")
-
-
-def _families(plan: Plan, route: Route, address: str) -> Iterator[Objection]:
-    for target in forward_of(route).targets:
-        for endpoint in plan.pool(target.pool).endpoints:
-            if not endpoint.is_ip:
-                continue  # refused by its feature
-            if family(endpoint.host) != family(address):
-                why = f"the kernel's NAT cannot forward connections from {address} to {endpoint.host}"
-                yield Objection(refused(why), endpoint.field)
-            elif ip_address(endpoint.host).is_loopback:
-                why = "the kernel does not forward to a loopback address; use an address of another interface"
-                yield Objection(refused(why), endpoint.field)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, VerdictTable, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, Verdict, VerdictTable, approximate, emulated, refused
+from lbgen.engines.kernel import kernel_verdicts
 
 if TYPE_CHECKING:
     from lbgen.plan.features import Feature
 
-_HTTP = refused("it works at L4 and does not parse HTTP")
-_TLS = refused("it works at L4 and does not parse TLS")
 _RESET = emulated("a connection that is not admitted is reset before it opens; a datagram is dropped")
-_BYTES = refused("it forwards packets and cannot add bytes to a connection")
 
 _AGENT = "`lbgen agent` checks the endpoints and loads the weights of those that are up in one transaction"
 
@@ -22,51 +20,27 @@ _LEAST = approximate(
     {"pool.balance.least_connections.open": "endpoint"},
 )
 
-_VERDICTS: dict[Feature, Verdict] = {
-    "": _HTTP,  # all that is not named below is of HTTP
-    "listener.l4.tcp": NATIVE,
-    "listener.l4.udp": emulated("a flow is a client's address and port, until it is silent for `timeouts.idle`"),
-    "listener.tls": _TLS,
-    "listener.proxy_protocol": _BYTES,
+_VERDICTS: dict[Feature, Verdict] = kernel_verdicts("it") | {
     "listener.max_connections.l4": emulated("a connection above the limit is reset at once"),
     "listener.access": _RESET,
     "listener.address.dual_stack": refused(
         "the kernel's NAT does not translate between IPv4 and IPv6; use a listener for each"
     ),
-    "route.priority": NATIVE,
-    "match.sni": _TLS,
     "route.sources": NATIVE,
-    "route.forward": NATIVE,
-    "route.forward.request_headers": _HTTP,
     "route.forward.split": emulated("one list of all targets' endpoints with combined weights"),
     "route.access": _RESET,
-    "timeouts.connect": approximate(
-        "the kernel forwards the client's own handshake, so the client's connect timeout applies, not this one",
-        {"timeouts.connect.l4": "open"},
-    ),
-    "timeouts.idle": approximate(
-        "the kernel drops the state of an idle connection without closing it: the next packet of either side is reset",
-        {"timeouts.idle.l4": "time"},
-    ),
-    "pool.balance.round_robin": NATIVE,
     "pool.balance.least_connections": _LEAST,
     "pool.balance.least_connections.weights": emulated("`lbgen agent` divides the counts by the weights"),
     "pool.balance.random": NATIVE,
-    "pool.balance.source_hash": NATIVE,
-    "pool.weights": NATIVE,
     "pool.backup": emulated("`lbgen agent` loads the backups when the last other endpoint is down"),
     "pool.endpoint_names": refused("rules contain addresses, and the kernel does not resolve names"),
-    "pool.endpoint_ipv6": NATIVE,
     "pool.health.active": emulated(_AGENT),
     "pool.health.passive": refused(
         "the kernel forgets a connection that is refused at once, and its counters do not tell failures in a row; "
         "`health.active` finds such endpoints"
     ),
     "pool.connections.max_per_endpoint": emulated("a connection above the limit is reset at once"),
-    "pool.connections.queue": refused("the kernel forwards or rejects a connection at once and cannot queue it"),
     "pool.slow_start": emulated("`lbgen agent` raises the weight of a restored endpoint in ten steps"),
-    "pool.tls": _TLS,
-    "pool.proxy_protocol": _BYTES,
     "access_log": refused("the kernel logs packets, not connections with their duration and size"),
     "access_log.l4": approximate(
         "the kernel logs no connections; `lbgen stats` and `lbgen ps` count them", {"access_log.l4": "log"}
@@ -75,7 +49,6 @@ _VERDICTS: dict[Feature, Verdict] = {
     "metrics.l4": refused(
         "the kernel counts connections when they begin (`lbgen stats`, `lbgen ps`), not their time and bytes"
     ),
-    "engines.verbatim": UNPORTABLE,
     "engines.forwarding.direct": emulated(
         "the balancer rewrites the destination of each packet (of MAC addresses with `device`, else of IP), and the "
         "rules in direct/, which each endpoint's host loads, rewrite the source of the replies"

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lbgen.plan.model import Balance, Endpoint, Forward, Plan, Route
+from lbgen.engines.kernel import balance, forward_of
+from lbgen.plan.model import Balance, Endpoint, Plan, Route
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Protocol
@@ -54,16 +55,6 @@ def table_name(plan: Plan) -> str:
     return f"lb_{plan.name}"
 
 
-def family(address: str) -> str:
-    """The family of `address` in nft's words."""
-    return "ip6" if ":" in address else "ip"
-
-
-def is_every_address(address: str) -> bool:
-    """Whether a listener is at every address of the host."""
-    return address in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
-
-
 def select_name(route: str, protocol: Protocol, word: str) -> str:
     """The name of a route's chain and map that `lbgen agent` changes, in the table of the family `word`."""
     return f"lb_{route}/{protocol.value}/{word}"
@@ -73,19 +64,6 @@ def slots_name(selection: str, *, ranges: bool) -> str:
     """The name of the map of a selection of direct forwarding. Tables of direct forwarding stay, and a map with ranges
     cannot become one without."""
     return selection if ranges else f"{selection}/slots"
-
-
-def forward_of(route: Route) -> Forward:
-    """The action of an L4 route."""
-    if not isinstance(route.action, Forward):
-        raise TypeError(f"L4 route {route.name} does not forward")
-    return route.action
-
-
-def balance(plan: Plan, route: Route) -> Balance | None:
-    """The balance of the route's pools; None when they differ."""
-    balances = {plan.pool(t.pool).balance for t in forward_of(route).targets if t.weight}
-    return balances.pop() if len(balances) == 1 else None
 
 
 def is_direct(plan: Plan) -> bool:

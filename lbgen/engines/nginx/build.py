@@ -235,7 +235,7 @@ def _share_headers(servers: Iterable[Server], standard: tuple[Header, ...]) -> t
 
 def _body(location: Location) -> Location:
     """What locations with the same body have in common."""
-    return replace(location, origin=NONE, path=None, below=None, name=None)
+    return replace(location, origin=NONE, path=None, below=None, name=None, checks=(), lines=(), notes=())
 
 
 def _is_short(location: Location) -> bool:

@@ -9,6 +9,7 @@ from lbgen.engines.api import Objection, refused
 from lbgen.engines.nginx.statements import Answer, Header, Line, Location
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.upstream_protocols import PROXY
+from lbgen.engines.nginx.values import write_body
 from lbgen.engines.nginx.view import Contributor
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.auth import ForwardAuth
@@ -16,7 +17,7 @@ from lbgen.plan.error_pages import ErrorPage, intercepts, page_for, share_status
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Route
 
 if TYPE_CHECKING:
-    from lbgen.engines.nginx.definitions import Definitions
+    from lbgen.engines.nginx.view import HttpListener
 
     Headers = Callable[[ErrorPage], tuple[tuple[Header, ...], str | None]]
 
@@ -28,9 +29,9 @@ _NOT_SHOWN = 499  # error_page refuses it
 class Pages:
     """The named locations of one server block, one for each page with the same headers."""
 
-    def __init__(self, definitions: Definitions) -> None:
+    def __init__(self, at: HttpListener) -> None:
         self.locations: list[Location] = []
-        self._definitions = definitions
+        self._at = at
         self._names: dict[tuple[ErrorPage, Answer], Atom] = {}
 
     def lines(
@@ -59,7 +60,7 @@ class Pages:
     def _location(self, page: ErrorPage, headers: Headers) -> Atom:
         add, content_type = headers(page)
         media = None if content_type == "text/plain" else Literal(content_type or "", "word")
-        answer = Answer(200, self._definitions.body(page.body), media, add)  # the status stays that of the error
+        answer = Answer(200, write_body(self._at, page.body), media, add)  # the status stays that of the error
         if (page, answer) not in self._names:
             count = sum(known.key == page.key for known, _ in self._names)
             name = Atom(f"@page/{page.key}-{count + 1}" if count else f"@page/{page.key}")

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.nginx.error_pages import NO_PAGES
+from lbgen.engines.nginx.limits import check_length
 from lbgen.engines.nginx.names import header_name, inline
 from lbgen.engines.nginx.request_values import header_variable, is_readable
 from lbgen.engines.nginx.statements import Answer, Header, Line, Location, Proxy, Times
@@ -20,7 +21,8 @@ from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.support import VERSIONS
 from lbgen.engines.nginx.timeouts import duration
 from lbgen.engines.nginx.upstream_protocols import PROXY, upstream_module, upstream_protocol
-from lbgen.engines.nginx.view import Contributor, HttpRoute
+from lbgen.engines.nginx.values import write_value
+from lbgen.engines.nginx.view import Contributor, HttpListener, HttpRoute
 from lbgen.engines.text import Atom
 from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.error_pages import intercepts
@@ -35,8 +37,20 @@ if TYPE_CHECKING:
 
 _REFUSED = Atom("@auth/refused")
 """Names of routes contain no slash."""
+_TARGET = Atom("$service_target")
 _AS_WRITTEN = directive("absolute_redirect", "off")
 _PASSED_ON = ("300", "301", "302", "303", "307", "308", "401", "403")
+_NOTES = (
+    Atom("auth_request asks by paths that no client can send, and takes a redirect for an error: it is a 401 there."),
+    Atom("A 401 leads to the location below, which asks once more, for the answer that the client gets."),
+)
+_MOST_BODY = 999_999
+"""Bytes of the body of a refused request that nginx reads; nines make a short regex."""
+_SUBREQUEST = (
+    directive("internal"),
+    directive("proxy_intercept_errors", "on"),
+    directive("error_page", *_PASSED_ON, "=", _REFUSED),
+)
 
 
 def identity_headers(listener: Listener, plan: Plan, definitions: Definitions) -> HeaderLines:
@@ -70,15 +84,16 @@ def _locations(on: HttpBlock, listener: Listener, routes: Iterable[HttpRoute]) -
     """Where the services of these routes are asked, and asked again for the answer to a client."""
     auths = [at.route.auth for at in routes]
     found = {_key(on, auth): auth for auth in auths if isinstance(auth, ForwardAuth)}
-    for auth in found.values():
+    for number, auth in enumerate(found.values()):
         origin = Atom(auth.field)
-        intercept = (directive("proxy_intercept_errors", "on"), directive("error_page", *_PASSED_ON, "=", _REFUSED))
-        first = _proxy(on, listener, auth, (directive("internal"), *intercept))
-        yield Location(origin, name=Atom(f"= {_path(on, auth)}"), proxy=first)
-        yield Location(origin, name=_name(on, auth), proxy=_proxy(on, listener, auth, tuple(_answer(on, auth))))
+        proxy = _proxy(on, listener, auth)
+        notes = () if number else _NOTES
+        yield Location(origin, name=Atom(f"= {_path(on, auth)}"), proxy=proxy, lines=_SUBREQUEST, notes=notes)
+        large = check_length(on.definitions, _MOST_BODY, 401)
+        yield Location(origin, name=_name(on, auth), proxy=proxy, checks=(large,), lines=tuple(_answer(on, auth)))
         if auth.redirect_to is not None:
-            answer = Answer(302, on.definitions.text(auth.redirect_to))
-            yield Location(origin, name=_login(on, auth), answer=answer, log_variables=(_AS_WRITTEN,))
+            answer = Answer(302, write_value(HttpListener(on, listener), auth.redirect_to))
+            yield Location(origin, name=_login(on, auth), answer=answer, lines=(_AS_WRITTEN,))
     if found:
         origin = Atom(next(iter(found.values())).field)
         errors = NO_PAGES if listener.error_pages else ()
@@ -86,30 +101,32 @@ def _locations(on: HttpBlock, listener: Listener, routes: Iterable[HttpRoute]) -
 
 
 def _answer(on: HttpBlock, auth: ForwardAuth) -> Iterator[Line]:
-    """nginx itself has sent WWW-Authenticate of the first answer."""
+    """nginx itself has sent WWW-Authenticate of the first answer. It reads the whole body before it asks again, to a
+    file; clients that are refused must not fill the disk."""
+    yield directive("client_max_body_size", str(_MOST_BODY))
     yield directive("proxy_hide_header", "WWW-Authenticate")
     if auth.redirect_to is not None:
         yield directive("proxy_intercept_errors", "on")
         yield directive("error_page", "401", "=", _login(on, auth))
 
 
-def _proxy(on: HttpBlock, listener: Listener, auth: ForwardAuth, lines: tuple[Line, ...]) -> Proxy:
+def _proxy(on: HttpBlock, listener: Listener, auth: ForwardAuth) -> Proxy:
     protocol = upstream_protocol(on.plan.pool(auth.pool), on.version)
     response = duration(auth.response)
     own = (
         directive("proxy_method", "GET"),
         directive("proxy_pass_request_body", "off"),
         directive("proxy_pass_request_headers", "off"),
-        directive("set", "$asked", on.definitions.text(auth.target)),
+        directive("set", _TARGET.text, on.definitions.text(auth.target)),
     )
     return Proxy(
         upstream=Atom(auth.pool),
-        target=Atom("$asked"),
+        target=_TARGET,
         headers=tuple(_headers(on, listener, auth)),
         times=Times(duration(auth.connect), response, response),
         module=Atom(protocol.module),
         scheme=Atom(protocol.scheme),
-        lines=(*lines, *own, *protocol.lines),
+        lines=(*own, *protocol.lines),
     )
 
 

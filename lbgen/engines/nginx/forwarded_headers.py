@@ -12,10 +12,10 @@ from lbgen.engines.nginx.names import header_name, inline, network, reference
 from lbgen.engines.nginx.request_values import header_variable
 from lbgen.engines.nginx.statements import Entry, Geo, Header, Network, Text
 from lbgen.engines.nginx.strings import EMPTY, directive, text
-from lbgen.engines.nginx.view import Contributor, HeaderLines, HttpBlock, HttpServer, L4Server, Lines
+from lbgen.engines.nginx.view import Contributor, HeaderLines, HttpBlock, HttpServer, L4Server, Lines, http_routes
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.policy import KeyKind
-from lbgen.plan.route_values import route_facts
+from lbgen.plan.route_values import route_facts, shared_facts
 from lbgen.plan.values import Fact, Placeholder
 
 if TYPE_CHECKING:
@@ -178,6 +178,7 @@ def real_ip_listeners(plan: Plan) -> frozenset[str]:
             x.real_ip
             or x.client_header is not None
             or any(rule.route in counting for table in x.hosts for rule in table.rules)
+            or Placeholder(Fact.CLIENT_IP) in shared_facts(x, http_routes(plan, x))
         )
     )
 

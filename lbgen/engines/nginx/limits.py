@@ -18,6 +18,7 @@ from lbgen.plan.policy import Key, KeyKind, RateLimit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from lbgen.engines.nginx.definitions import Definitions
     from lbgen.engines.nginx.statements import Line
     from lbgen.plan.model import Plan
 
@@ -79,16 +80,21 @@ def above(limit: int) -> str:
 def _body_guard(at: HttpRoute, named: bool) -> Iterable[Check | Line]:
     """nginx compares the length of a body with its limit before it goes on to a named location. Bodies without a length
     are counted as they arrive; 0 would mean no limit."""
-    limit, definitions = at.route.max_body, at.on.definitions
+    limit = at.route.max_body
     if limit is None:
         return
     if named:
-        name, is_new = definitions.named("over", str(limit))
-        if is_new:
-            entry = Entry(Literal(f"^{above(limit)}$", "regex"), Atom("1"))
-            definitions.map(Section.LIMITS, name, text(inline("content_length")), entry, default=Atom("0"))
-        yield Check(reference(name), 413)
+        yield check_length(at.on.definitions, limit, 413)
     yield directive("client_max_body_size", str(max(1, limit)))
+
+
+def check_length(definitions: Definitions, limit: int, status: int) -> Check:
+    """The answer to a request whose body says that it is longer than `limit` bytes."""
+    name, is_new = definitions.named("over", str(limit))
+    if is_new:
+        entry = Entry(Literal(f"^{above(limit)}$", "regex"), Atom("1"))
+        definitions.map(Section.LIMITS, name, text(inline("content_length")), entry, default=Atom("0"))
+    return Check(reference(name), status)
 
 
 def _stream(at: L4Server) -> Lines:

@@ -16,11 +16,14 @@ from lbgen.engines.nginx.request_values import RequestValues, is_readable
 from lbgen.engines.nginx.support import VERSIONS
 from lbgen.engines.nginx.upstream_protocols import GRPC, upstream_module
 from lbgen.engines.nginx.upstreams import with_loopback
+from lbgen.engines.nginx.view import http_routes
 from lbgen.plan.conditions import FEATURES, Header, Query, Regex
 from lbgen.plan.model import Forward, Mode, Protocol
 from lbgen.plan.policy import KeyKind, PathsMode
 from lbgen.plan.precedence import Candidate
+from lbgen.plan.route_values import route_facts, shared_facts
 from lbgen.plan.tls import HYBRID
+from lbgen.plan.values import Fact, Placeholder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,10 +65,14 @@ def _client_addresses(plan: Plan) -> Iterator[Objection]:
             if listener.real_ip:
                 why = f"{either}; remove trusted_proxies of {listener.name}, or real_ip"
                 yield Objection(refused(why), "forwarded_headers.real_ip")
-            served = {rule.route for table in listener.hosts for rule in table.rules}
-            for route in plan.routes:
+            routes = http_routes(plan, listener)
+            facts = {*shared_facts(listener, routes)}.union(*map(route_facts, routes))
+            if Placeholder(Fact.CLIENT_IP) in facts:
+                why = f"{either}; remove trusted_proxies of {listener.name}, or {{client_ip}}"
+                yield Objection(refused(why), listener.field, "values.client_ip")
+            for route in routes:
                 for name, counter in (("rate_limit", route.rate_limit), ("concurrency", route.concurrency)):
-                    if route.name in served and counter is not None and counter.key.kind is KeyKind.CLIENT_IP:
+                    if counter is not None and counter.key.kind is KeyKind.CLIENT_IP:
                         why = (
                             "nginx takes a client's address either from the PROXY header or from X-Forwarded-For; "
                             f"remove trusted_proxies of {listener.name}, or count by a header"
@@ -77,14 +84,10 @@ def _normalized_paths(plan: Plan, version: str) -> Iterator[Objection]:
     for listener in plan.listeners:
         if listener.paths.mode is not PathsMode.NORMALIZE:
             continue
-        for route in _routes(plan, listener):
+        for route in http_routes(plan, listener):
             if any(upstream_module(pool, VERSIONS[version]) == GRPC for pool in _pools(plan, route)):
                 why = "nginx's gRPC module, which implements HTTP/2 to endpoints here, cannot send a normalised target"
                 yield Objection(refused(why), f"{route.field}.forward", "paths.normalize")
-
-
-def _routes(plan: Plan, listener: Listener) -> list[Route]:
-    return [plan.route(name) for name in dict.fromkeys(r.route for table in listener.hosts for r in table.rules)]
 
 
 def _pools(plan: Plan, route: Route) -> list[Pool]:

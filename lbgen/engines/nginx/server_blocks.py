@@ -26,7 +26,7 @@ from lbgen.engines.nginx.pool_selection import routes_by_target, target_location
 from lbgen.engines.nginx.statements import Answer, InternalRedirect, Location, Proxy, Server
 from lbgen.engines.nginx.timeouts import client_times
 from lbgen.engines.nginx.upstream_protocols import upstream_module
-from lbgen.engines.nginx.view import HttpRoute, HttpServer
+from lbgen.engines.nginx.view import HttpListener, HttpRoute, HttpServer
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.error_pages import intercepts
@@ -90,7 +90,7 @@ class _ServerBlock:
         self.routes: dict[str, HttpRoute] = {}
         self.has_not_found = False
         self.target_routes: dict[str, HttpRoute] = {}
-        self.pages = Pages(on.definitions)
+        self.pages = Pages(HttpListener(on, listener))
         self._on = on
         self._listener = listener
         self._target = paths.target_variable(listener)

@@ -150,6 +150,9 @@ class Location(Struct, frozen=True):
     errors: tuple[Line, ...] = ()  # what is served in place of nginx's own pages
     log_variables: tuple[Line, ...] = ()  # variables of the access log
     route: Atom = NONE  # the name of its route, not printed
+    checks: tuple[Check, ...] = ()  # with `lines`, of this location alone, whoever shares its body
+    lines: tuple[Line, ...] = ()
+    notes: tuple[Atom, ...] = ()  # comment lines
     include: Atom | None = None  # the file with the body, where several locations have it
 
 

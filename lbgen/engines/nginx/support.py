@@ -68,8 +68,9 @@ _FAILURES = habit(
 _COMMON: dict[Feature, Verdict] = {
     "route.auth.forward": habit(
         "a request that the service refuses is sent to it a second time, by which the client gets the answer; several "
-        "lines of a field of its answer become one; where it gives another status or none, the client gets 500; a "
-        "route's response_headers are not in what the service refuses with",
+        "lines of a field of its answer become one; a refused request with a body of 1 MB or more gets 401, or 413 "
+        "where it names no length, without that answer; where the service gives another status or none, the client "
+        "gets 500; a route's response_headers are not in what the service refuses with",
         {"route.auth.forward.several": f"{AT_TIMES}header"},
     ),
     "route.auth.jwt": refused(

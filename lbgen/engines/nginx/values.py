@@ -14,14 +14,16 @@ from lbgen.engines.nginx.paths import target_variable
 from lbgen.engines.nginx.request_values import is_readable
 from lbgen.engines.nginx.statements import Entry
 from lbgen.engines.nginx.strings import EMPTY, text
+from lbgen.engines.nginx.view import HttpRoute, http_routes
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.facts import bind
 from lbgen.plan.model import Plan, Respond
-from lbgen.plan.route_values import has_captures, route_facts
-from lbgen.plan.values import Fact, Placeholder, Template, Value, bind, group_number, parts_of
+from lbgen.plan.route_values import has_captures, route_facts, shared_facts
+from lbgen.plan.values import Fact, Placeholder, Template, Value, group_number, parts_of
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.statements import Text
-    from lbgen.engines.nginx.view import HttpRoute
+    from lbgen.engines.nginx.view import HttpListener
 
 ADDRESS_STATUSES = frozenset({301, 302, 303, 307, 308})
 """Statuses for which `return` takes an address, not a text."""
@@ -37,70 +39,71 @@ _OWN = {
 }
 
 
-def write_value(at: HttpRoute, value: Value) -> Text:
+def write_value(at: HttpListener, value: Value) -> Text:
     """`value` as a parameter in which nginx expands variables."""
     return at.on.definitions.text(*value_parts(at, value))
 
 
-def write_body(at: HttpRoute, value: Value) -> Text:
+def write_body(at: HttpListener, value: Value) -> Text:
     """`value` as the text of a `return`."""
     if isinstance(value, str):
         return at.on.definitions.body(value)
     return write_value(at, value)
 
 
-def value_parts(at: HttpRoute, value: Value) -> Iterator[str | Atom]:
-    """Texts and variables."""
-    for part in parts_of(bind(value, at.rule.route, at.listener)):
+def value_parts(at: HttpListener, value: Value) -> Iterator[str | Atom]:
+    """Texts and variables; without a route those of requests alone."""
+    route = at.rule.route if isinstance(at, HttpRoute) else ""
+    for part in parts_of(bind(value, route, at.listener)):
         yield from (part,) if isinstance(part, str) else _find(at, part)
 
 
-def _find(at: HttpRoute, placeholder: Placeholder) -> tuple[str | Atom, ...]:
+def _find(at: HttpListener, placeholder: Placeholder) -> tuple[str | Atom, ...]:
     fact = placeholder.fact
     if fact is Fact.REQUEST_ID:
         return _written(at)
     return (inline(_OWN.get(fact) or _VARIABLES[fact](at, placeholder.name)),)
 
 
-def _written(at: HttpRoute) -> tuple[str | Atom, ...]:
+def _written(at: HttpListener) -> tuple[str | Atom, ...]:
     """The request id as endpoints get it."""
     lines = at.on.headers[at.listener.name]["x-request-id"]
     return tuple(inline(part.text.strip("${}")) for line in lines for part in line.parts)
 
 
-def _client_ip(at: HttpRoute, _: str) -> str:
+def _client_ip(at: HttpListener, _: str) -> str:
     known = client(at.on).text[1:]
     return "remote_addr" if known == "binary_remote_addr" else known
 
 
-def _client_port(at: HttpRoute, _: str) -> str:
+def _client_port(at: HttpListener, _: str) -> str:
     return "realip_remote_port" if at.listener.name in at.on.real_ip else "remote_port"
 
 
-def _of_target(kind: str, regex: str) -> Callable[[HttpRoute, str], str]:
-    def variable(at: HttpRoute, _: str) -> str:
+def _of_target(kind: str, regex: str) -> Callable[[HttpListener, str], str]:
+    def variable(at: HttpListener, _: str) -> str:
         return _cut(at, kind, "", target_variable(at.listener), regex)
 
     return variable
 
 
-def _uri(at: HttpRoute, _: str) -> str:
+def _uri(at: HttpListener, _: str) -> str:
     return target_variable(at.listener)
 
 
-def _cookie(at: HttpRoute, name: str) -> str:
+def _cookie(at: HttpListener, name: str) -> str:
     return _cut(at, "cookie_value", name, at.on.values.cookie(name), *_COOKIE)
 
 
-def _header(at: HttpRoute, name: str) -> str:
+def _header(at: HttpListener, name: str) -> str:
     return at.on.values.header(name, at.listener)
 
 
-def _endpoint(at: HttpRoute, _: str) -> str:
+def _endpoint(at: HttpListener, _: str) -> str:
     return _cut(at, "endpoint", "", "upstream_addr", _LAST, volatile=True)
 
 
-def _verified(at: HttpRoute, _: str) -> str:
+def _verified(at: HttpListener, _: str) -> str:
     definitions = at.on.definitions
     name, is_new = definitions.named("verified", "")
     if is_new:
@@ -109,17 +112,15 @@ def _verified(at: HttpRoute, _: str) -> str:
     return name
 
 
-def _capture(at: HttpRoute, name: str) -> str:
-    path = at.rule.match.path
-    number = group_number(path, name)
-    if number is None:
-        raise ValueError(f"{path.value} has no group {name}")
+def _capture(at: HttpListener, name: str) -> str:
+    if not isinstance(at, HttpRoute) or (number := group_number(path := at.rule.match.path, name)) is None:
+        raise ValueError(f"no group {name}")
     node = escapes.mark_group(path.value, number, "found")
     regex = f"^{escapes.group(node, escapes.plain(chr(10) + '?'))}(?:\\?|$)"
     return _cut(at, "capture", f"{at.route.name} {name}", target_variable(at.listener), regex)
 
 
-def _cut(at: HttpRoute, kind: str, words: str, source: str, *regexes: str, volatile: bool = False) -> str:
+def _cut(at: HttpListener, kind: str, words: str, source: str, *regexes: str, volatile: bool = False) -> str:
     """The variable with what the group `found` of the first regex that matches finds in `source`."""
     definitions = at.on.definitions
     name, is_new = definitions.named(kind, words, source, *regexes)
@@ -129,7 +130,7 @@ def _cut(at: HttpRoute, kind: str, words: str, source: str, *regexes: str, volat
     return name
 
 
-_VARIABLES: dict[Fact, Callable[[HttpRoute, str], str]] = {
+_VARIABLES: dict[Fact, Callable[[HttpListener, str], str]] = {
     Fact.CLIENT_IP: _client_ip,
     Fact.CLIENT_PORT: _client_port,
     Fact.PATH: _of_target("path", _PATH),
@@ -146,6 +147,10 @@ _VARIABLES: dict[Fact, Callable[[HttpRoute, str], str]] = {
 
 def value_objections(plan: Plan, _: str) -> Iterator[Objection]:
     """Headers that nginx cannot read, and a media type that it would have to compute."""
+    for listener in plan.listeners:
+        for placeholder in shared_facts(listener, http_routes(plan, listener)):
+            if placeholder.fact is Fact.HEADER and not is_readable(placeholder.name):
+                yield Objection(refused(f"nginx cannot read the header {placeholder.name}"), listener.field)
     for route in plan.routes:
         for placeholder in sorted(route_facts(route), key=str):
             if placeholder.fact is Fact.HEADER and not is_readable(placeholder.name):

@@ -75,19 +75,27 @@ class HttpBlock(Struct, frozen=True, eq=False, dict=True):
         return [t for t in action.targets if t.weight or sticky]
 
 
-class HttpServer(Struct, frozen=True, eq=False):
-    """A server block of an L7 listener; `certificate` None rejects the handshake."""
+def http_routes(plan: Plan, listener: Listener) -> list[Route]:
+    """The routes of an L7 listener, each once."""
+    return [plan.route(name) for name in dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)]
+
+
+class HttpListener(Struct, frozen=True, eq=False):
+    """An L7 listener in the http block."""
 
     on: HttpBlock
     listener: Listener
+
+
+class HttpServer(HttpListener, frozen=True, eq=False):
+    """A server block of an L7 listener; `certificate` None rejects the handshake."""
+
     certificate: Certificate | None
 
 
-class HttpRoute(Struct, frozen=True, eq=False):
+class HttpRoute(HttpListener, frozen=True, eq=False):
     """A route in a location for the requests of a rule."""
 
-    on: HttpBlock
-    listener: Listener
     rule: Rule
     route: Route
 

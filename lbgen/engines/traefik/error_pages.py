@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.traefik.plugin import use_plugin
+from lbgen.engines.traefik.values import write_shared
 from lbgen.plan.cors import CORS_HEADERS
 from lbgen.plan.error_pages import intercepts, share_statuses
 
@@ -13,17 +14,17 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
     from lbgen.plan.error_pages import ErrorPage
-    from lbgen.plan.model import Route
+    from lbgen.plan.model import Listener, Route
 
 _KEPT = ("www-authenticate", "retry-after", "allow")
 LITERAL = "X-Lbgen-Literal"  # see errors.go
 
 
-def build_pages(pages: Sequence[ErrorPage], route: Route | None) -> dict[str, Data]:
+def build_pages(pages: Sequence[ErrorPage], route: Route | None, listener: Listener) -> dict[str, Data]:
     """The middleware that shows these pages of a route or of none; empty without pages."""
     if not pages:
         return {}
-    data: dict[str, Data] = {"pages": [_page(page) for page, _ in share_statuses(pages, range(400, 600))]}
+    data: dict[str, Data] = {"pages": [_page(page, listener) for page, _ in share_statuses(pages, range(400, 600))]}
     if route is not None and intercepts(pages):
         data["keep"] = [*_KEPT, *_set_names(route)]
     return use_plugin("errorPages", data)
@@ -38,10 +39,12 @@ def _set_names(route: Route) -> list[str]:
     return list(names)
 
 
-def _page(page: ErrorPage) -> dict[str, Data]:
+def _page(page: ErrorPage, listener: Listener) -> dict[str, Data]:
     data: dict[str, Data] = {"first": page.first, "last": page.last, "contentType": page.content_type}
     if page.status is not None:
         data["status"] = page.status
     if page.intercept:
         data["intercept"] = True
-    return {**data, "body": page.body}
+    if isinstance(page.body, str):
+        return {**data, "body": page.body}
+    return {**data, "bodyParts": write_shared(page.body, listener)}

@@ -15,13 +15,17 @@ from msgspec.structs import replace
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.traefik.headers import title
 from lbgen.engines.traefik.names import ADMIN, MARK
+from lbgen.engines.traefik.plugin import use_plugin
+from lbgen.engines.traefik.values import write_shared
 from lbgen.engines.traefik.view import Contributor, HttpRoute, find_routes, http_listeners, http_routes, internal_port
 from lbgen.plan.auth import ForwardAuth
+from lbgen.plan.values import Template
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Plan
 
+_SIGN_IN = "https://lbgen.invalid/login"  # see values.go
 _MOST_BODY = 1 << 20  # bytes of an answer; a longer one denies
 # What Traefik adds to a question.
 _ADDED = ("x-forwarded-port", "x-forwarded-server", "x-real-ip", "x-replaced-path")
@@ -34,7 +38,7 @@ def name_asked(plan: Plan) -> dict[ForwardAuth, str]:
     names: dict[ForwardAuth, str] = {}
     for auth in dict.fromkeys(auths):
         number = numbers[auth.pool] = numbers.get(auth.pool, 0) + 1
-        names[auth] = f"ask{MARK}{auth.pool}" if number == 1 else f"ask{MARK}{auth.pool}{MARK}{number}"
+        names[auth] = f"auth{MARK}{auth.pool}" if number == 1 else f"auth{MARK}{auth.pool}{MARK}{number}"
     return names
 
 
@@ -77,6 +81,8 @@ def _middlewares(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
     auth = at.route.auth
     if not isinstance(auth, ForwardAuth):
         return
+    if isinstance(auth.redirect_to, Template):  # forwardAuth knows one address for all requests
+        yield "login", use_plugin("values", {"login": write_shared(auth.redirect_to, at.listener)})
     if at.listener.trusted_proxies:  # forwardAuth would believe them
         yield "asked", _without(("x-forwarded-method", "x-forwarded-uri"))
     _, mark, query = auth.target.partition("?")
@@ -92,7 +98,7 @@ def _middlewares(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
     if auth.response_headers:
         forward["authResponseHeaders"] = [title(name) for name in auth.response_headers]
     if auth.redirect_to is not None:
-        forward["authSigninURL"] = auth.redirect_to
+        forward["authSigninURL"] = auth.redirect_to if isinstance(auth.redirect_to, str) else _SIGN_IN
     yield "auth", {"forwardAuth": forward}
 
 

@@ -14,7 +14,10 @@ from lbgen.engines.traefik.names import MARK
 from lbgen.engines.traefik.plugin import use_plugin
 from lbgen.engines.traefik.timeouts import FOREVER, duration
 from lbgen.engines.traefik.view import find_routes
+from lbgen.plan.facts import bind
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Protocol, Redirect, Rule
+from lbgen.plan.route_values import route_facts, shared_facts
+from lbgen.plan.values import Fact, Placeholder, Template
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -39,8 +42,10 @@ def describe_routers(plan: Plan, listener: Listener) -> tuple[object, ...]:
     believed = trusted if trusted and any(map(looks_at_proxies, _rules(listener))) else ()
     redirects = any(isinstance(route.action, Redirect) for route in routes)
     address = (listener.scheme, listener.client_port) if redirects else ()
+    facts = {*shared_facts(listener, routes)}.union(*map(route_facts, routes))
+    known = tuple(bind(Template((each,)), "", listener) for each in sorted(facts, key=str))
     above = repr(build_requests(plan, listener)) if runs_before_rules(plan, listener) else ""
-    return listener.hosts, listener.access, listener.paths, listener.error_pages, believed, address, above
+    return listener.hosts, listener.access, listener.paths, listener.error_pages, believed, address, known, above
 
 
 def needs_client_address(plan: Plan, listener: Listener) -> bool:
@@ -51,6 +56,8 @@ def needs_client_address(plan: Plan, listener: Listener) -> bool:
     asks = [each.by_client for each in FEATURES if each.by_client]
     routes = find_routes(plan, listener)
     if listener.access is not None or listener.asks_client or listener.real_ip or listener.client_header is not None:
+        return True
+    if Placeholder(Fact.CLIENT_IP) in shared_facts(listener, routes):
         return True
     return any(ask(plan, route) for route in routes for ask in asks)
 

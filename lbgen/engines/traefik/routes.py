@@ -16,9 +16,11 @@ from lbgen.engines.traefik.middlewares import Middlewares
 from lbgen.engines.traefik.plugin import use_plugin
 from lbgen.engines.traefik.upstreams import Services
 from lbgen.engines.traefik.view import HttpRoute
+from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.error_pages import page_for
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Redirect, Route
 from lbgen.plan.route_values import route_facts
+from lbgen.plan.values import Template
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -103,7 +105,7 @@ class Routes:
         of = self._plan.route(route) if route else None
         pages = self._plan.error_pages(listener, of)
         own = any(page.field.startswith("routes[") for page in pages)
-        return self._middlewares.use(route if own else "", "error-pages", build_pages(pages, of))
+        return self._middlewares.use(route if own else "", "error-pages", build_pages(pages, of, listener))
 
     def _edits(self, route: str) -> tuple[str, ...]:
         """Of answers to clients whom the route denies."""
@@ -145,7 +147,8 @@ class Routes:
         route = self._plan.route(name)
         redirects = isinstance(route.action, Redirect)
         address = (listener.scheme, listener.client_port) if redirects else None
-        varies = listener.name if route_facts(route) else None
+        asks_login = isinstance(route.auth, ForwardAuth) and isinstance(route.auth.redirect_to, Template)
+        varies = listener.name if asks_login or route_facts(route) else None
         key = (name, matched, address, bool(listener.error_pages), varies)
         if key not in self._chains:
             self._chains[key] = self._chain(route, matched, listener)

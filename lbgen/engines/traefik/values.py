@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.traefik.plugin import use_plugin
 from lbgen.engines.traefik.view import Contributor, HttpRoute, find_routes, http_listeners
+from lbgen.plan.facts import bind
 from lbgen.plan.forwarding import PROXY_FIELDS
 from lbgen.plan.model import Forward, HeaderEdits, Listener, Plan, Route
-from lbgen.plan.route_values import route_facts
-from lbgen.plan.values import Fact, Placeholder, Value, bind, group_number, parts_of, placeholders_of
+from lbgen.plan.path_conditions import EVERY_PATH
+from lbgen.plan.route_values import route_facts, shared_facts
+from lbgen.plan.values import Fact, Placeholder, Value, group_number, parts_of, placeholders_of
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.path_conditions import Path
 
 _OF_PATH = (Fact.PATH, Fact.URI, Fact.CAPTURE)
+
+
+def write_shared(value: Value, listener: Listener) -> list[Data]:
+    """A text that routes share, as that of an error page, as the plugin reads it."""
+    return write_parts(value, EVERY_PATH, "", listener)
 
 
 def write_parts(value: Value, path: Path, route: str, listener: Listener) -> list[Data]:
@@ -88,18 +95,23 @@ def _by_client(_: Plan, route: Route) -> bool:
 
 def _objections(plan: Plan, _: str) -> Iterator[Objection]:
     for listener in http_listeners(plan):
-        for route in find_routes(plan, listener):
-            yield from _objections_to(route, listener)
+        routes = find_routes(plan, listener)
+        yield from _objections_to_facts(shared_facts(listener, routes), listener, listener.field)
+        for route in routes:
+            yield from _objections_to_facts(route_facts(route), listener, route.field)
+            yield from _objections_to(route)
 
 
-def _objections_to(route: Route, listener: Listener) -> Iterator[Objection]:
-    facts = route_facts(route)
+def _objections_to_facts(facts: Collection[Placeholder], listener: Listener, field: str) -> Iterator[Objection]:
     if listener.trusted_proxies and Placeholder(Fact.CLIENT_PORT) in facts:
         why = "Traefik does not have the port of the connection behind trusted proxies"
-        yield Objection(refused(why), route.field, "values.client_port")
+        yield Objection(refused(why), field, "values.client_port")
     if listener.trusted_proxies and any(x.fact is Fact.HEADER and x.name in PROXY_FIELDS for x in facts):
         why = "Traefik changes what trusted proxies say before a middleware reads it"
-        yield Objection(refused(why), route.field, "values.header")
+        yield Objection(refused(why), field, "values.header")
+
+
+def _objections_to(route: Route) -> Iterator[Objection]:
     action = route.action
     if not isinstance(action, Forward):
         return

@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING
 
 from lbgen.plan.auth import AuthFileError, read_keys, read_users
 from lbgen.plan.checks.context import suggest_known
+from lbgen.plan.forwarding import FORWARDED_FOR, REAL_IP, RFC_7239
 from lbgen.spec.auth import Auth
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lbgen.plan.checks.context import Context
+    from lbgen.spec.listener import Listener
+    from lbgen.spec.model import TopologyModel
 
 
 def check(context: Context) -> None:
-    """LB201 unknown pool, LB241 a file of users or keys, LB242 an identity that a client
-    can send."""
+    """LB201 unknown pool, LB229 an identity in a field about the client's address, LB241 a file of users or keys, LB242
+    an identity that a client can send."""
     for field, auth in context.values(Auth).items():
         _files(context, field, auth)
         if auth.forward is not None and auth.forward.pool is not None and auth.forward.pool not in context.model.pools:
@@ -52,9 +55,21 @@ def _identities(context: Context, index: int, auth: Auth) -> None:
         return
     model = context.model
     for name in context.expanded.listeners[index]:
+        if taken := sorted(client_fields(model, model.listeners[name]).intersection(map(str.lower, headers))):
+            message = f'{taken[0]} holds the client\'s address on listener "{name}", not who the client is'
+            context.add("LB229", f"routes[{index}].auth", message, "write a name such as x-user")
         if (model.listeners[name].headers_with_underscores or model.headers_with_underscores) == "pass":
             like = headers[0].replace("-", "_")
             message = f'listener "{name}" passes {like} of clients, which endpoints may take for {headers[0]}'
             context.add(
                 "LB242", f"routes[{index}].auth", message, "write headers_with_underscores: drop on the listener"
             )
+
+
+def client_fields(model: TopologyModel, listener: Listener) -> set[str]:
+    """The fields about the client that a listener sets or reads, but for X-Forwarded-For."""
+    headers, stated = model.forwarded_headers, listener.client_ip
+    fields = set() if stated is None else {stated.header}
+    if headers is not None:
+        fields |= {name for name, on in ((REAL_IP, headers.real_ip), (RFC_7239, headers.forwarded)) if on}
+    return fields - {FORWARDED_FOR}

@@ -11,7 +11,7 @@ from lbgen.plan.sticky import SHORTEST_SECRET, read_secret
 from lbgen.spec.error_pages import ErrorPage
 from lbgen.spec.listener import Certificate
 from lbgen.spec.pool import Sticky
-from lbgen.spec.values import FilePath
+from lbgen.spec.values import FilePath, FolderPath
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -53,6 +53,9 @@ def check(context: Context) -> None:
             what = f"cannot be read: {error.strerror}"
             hint = f"make {path} readable for the user who runs lbgen"
         context.add("LB211", field, f'the file "{name}" {what}', hint)
+    for field, name in context.values(FolderPath).items():
+        if not (context.topology.base / name).is_dir():
+            context.add("LB211", field, f'the folder "{name}" does not exist')
 
 
 def check_certificates(context: Context) -> None:

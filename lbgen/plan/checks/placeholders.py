@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 from lbgen.plan.path_conditions import EVERY_PATH, Path, read_path
 from lbgen.plan.regex import compile_pattern
 from lbgen.plan.values import group_number
-from lbgen.plan.written_texts import Place, WrittenText, written_texts
+from lbgen.plan.written_texts import SHARED, Place, WrittenText, written_texts
 from lbgen.regex import Boundary, Chars, Choice, Group, Node, Repeat, Sequence, parse_groups
-from lbgen.spec.placeholders import Mention, has_placeholder, split_text, suggest_name
+from lbgen.spec.placeholders import OF_ROUTES, Mention, has_placeholder, split_text, suggest_name
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
     from lbgen.spec.route import Route
 
+_SHARED = {Place.PAGE: "an error page", Place.LOGIN: "the address of a login"}
 _HOST = frozenset(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_")
 
 
@@ -50,7 +51,12 @@ def _paths(route: Route) -> list[Path]:
 
 def _check(context: Context, text: WrittenText, mention: Mention, paths: list[Path]) -> None:
     name, field = mention.name, text.field
-    if name == "endpoint" and text.place is not Place.RESPONSE:
+    if text.place in SHARED and (name in OF_ROUTES or name.isdecimal()):
+        message = f"{{{name}}} has no value in {_SHARED[text.place]}, which routes share"
+        context.add("LB247", field, message, f"write {{path}} or {{uri}}; for the text itself {{{{{name}}}}}")
+    elif text.place in SHARED and mention.is_group:
+        context.add("LB246", field, f"there is no placeholder {{{name}}} here", suggest_name(name, shared=True))
+    elif name == "endpoint" and text.place is not Place.RESPONSE:
         message = "no endpoint is chosen yet where {endpoint} stands"
         context.add("LB247", field, message, "only response_headers may have it")
     elif name == "request_id" and context.model.request_id is False:

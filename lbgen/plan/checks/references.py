@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lbgen.diagnostics import Severity
+from lbgen.engine_words import find_authentication
 from lbgen.installed import engine_names
 from lbgen.plan.checks.context import Context, suggest_known
 from lbgen.plan.feature_uses import default_uses, explicit_uses
 from lbgen.plan.features import all_features
-from lbgen.plan.verbatim_auth import find_authentication
 from lbgen.spec.pydantic_errors import suggest
 
 _AUTH = "engines.verbatim.auth"
@@ -60,16 +60,20 @@ def _unknown(context: Context, field: str, kind: str, name: str, known: Iterable
 
 
 def check_engines(context: Context) -> None:
-    """LB227 a name near that of an installed engine, LB236 text that authenticates on one engine alone."""
+    """LB227 a name near that of an installed engine, LB236 text that authenticates on one engine alone, LB201
+    certificates of a listener that is not there."""
     accepted = context.model.accept
     for name, block in context.model.engines.items():
-        if {_AUTH, "all"} & {*accepted.get(name, ()), *accepted.get("all", ())}:
-            continue
-        for place, text in block.verbatim.items():
+        accepts = {_AUTH, "all"} & {*accepted.get(name, ()), *accepted.get("all", ())}
+        for place, text in () if accepts else block.verbatim.items():
             if (word := find_authentication(text)) is not None:
                 message = f"{word} authenticates clients on {name} alone: on any other engine every route would be open"
                 hint = f"write auth: on routes or listeners, or accept: {{ {name}: [{_AUTH}] }}"
                 context.add("LB236", f"engines.{name}.{place}", message, hint)
+        for listener in block.certificate_arns or ():
+            if listener not in context.model.listeners:
+                field = f"engines.{name}.certificate_arns.{listener}"
+                _unknown(context, field, "listener", listener, context.model.listeners)
     for name in unknown_engines(context):
         hint = suggest(name, engine_names())
         if hint.startswith("did you mean"):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from lbgen.plan.checks.auth import client_fields
 from lbgen.plan.conditions import Header, read_conditions
 from lbgen.plan.field_scope import FORWARD_ONLY
-from lbgen.plan.forwarding import FORWARDED_FOR, PROXY_FIELDS, REAL_IP, RFC_7239
+from lbgen.plan.forwarding import PROXY_FIELDS
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, read_path
 from lbgen.spec.placeholders import has_placeholder
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
     from lbgen.plan.model import Rule
     from lbgen.spec.listener import Listener
-    from lbgen.spec.model import TopologyModel
     from lbgen.spec.route import Redirect, Route
 
 
@@ -143,7 +143,7 @@ def check_dropped_headers(context: Context) -> None:
         for name, pool in model.pools.items()
         if pool.balance is not None and pool.balance.hash is not None and pool.balance.hash.header
     }
-    about_clients = {name: _client_fields(model, listener) for name, listener in model.listeners.items()}
+    about_clients = {name: client_fields(model, listener) for name, listener in model.listeners.items()}
     identities = _identities(context)
     said: set[str] = set()
     for index, route in enumerate(model.routes):
@@ -182,15 +182,6 @@ def _identities(context: Context) -> dict[str, dict[str, str]]:
             for name in context.expanded.listeners[index]:
                 found[name] |= dict.fromkeys(map(str.lower, route.auth.identity_headers), route.name)
     return found
-
-
-def _client_fields(model: TopologyModel, listener: Listener) -> set[str]:
-    """The fields about the client that a listener sets or reads, but for X-Forwarded-For."""
-    headers, stated = model.forwarded_headers, listener.client_ip
-    fields = set() if stated is None else {stated.header}
-    if headers is not None:
-        fields |= {name for name, on in ((REAL_IP, headers.real_ip), (RFC_7239, headers.forwarded)) if on}
-    return fields - {FORWARDED_FOR}
 
 
 def _asked(index: int, route: Route, hashed: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

@@ -107,6 +107,7 @@ def _made() -> Path:
     for name, users in USERS.items():
         (folder / f"{name}.htpasswd").write_text("".join(f"{user}:{hash}\n" for user, hash in users.items()))
     (folder / "keys.jwks.json").write_text(tokens.public_keys())
+    (folder / "ed25519.jwks.json").write_text(tokens.ed25519_keys())
     return folder
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
-from lbgen.engines.api import Binary, BinaryHint, Engine, target_version
+from lbgen.engines.api import Binary, BinaryHint, Deployed, Engine, target_version
 from lbgen.system_errors import to_diagnostic
 
 if TYPE_CHECKING:
@@ -81,6 +81,16 @@ def find(engine: Engine, version: str | None = None) -> tuple[Binary, str]:
                 if target == version and _is_of(binary.version, target) is exact:
                     return binary, target
     raise _missing(engine, found, engine.title)
+
+
+def find_checker(engine: Deployed) -> Binary:
+    """The program that checks its files. Raises EngineError LB402 where it is not here, and as `candidates`."""
+    found = (_binary(engine.checker, path) for path in _places(engine.checker))
+    binary = next(filter(None, found), None)
+    if binary is None:
+        message = f"no executable of {engine.checker.command} was found, which checks its files"
+        raise EngineError(Diagnostic("LB402", message, hint=f"`{engine.checker_install}`"))
+    return binary
 
 
 def find_for(plan: Plan, engine: Engine, binary: Binary | None, version: str | None) -> tuple[Binary, str]:

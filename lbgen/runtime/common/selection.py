@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
-from lbgen.engines.api import NeedsKernel
+from lbgen.engines.api import Deployed, NeedsKernel
 from lbgen.engines.verdicts import judge
 from lbgen.runtime.common import ports
 
@@ -74,6 +74,13 @@ def missing_in_kernel(target: Engine) -> tuple[Diagnostic, ...]:
     )
 
 
+def ensure_runs_here(target: Engine) -> None:
+    """EngineError LB436 for an engine that others run."""
+    if isinstance(target, Deployed):
+        hint = f"`lbgen render TOPOLOGY -e {target.name} -o DIR`, then `{target.deploy_command}`"
+        raise EngineError(Diagnostic("LB436", f"{target.title} is deployed, not run by lbgen", hint=hint))
+
+
 def ensure_kernel(target: Engine) -> None:
     """EngineError LB432 where this kernel lacks a part that the engine works with."""
     if lacking := missing_in_kernel(target):
@@ -103,6 +110,7 @@ def choose(
     skipped: list[tuple[str, tuple[Diagnostic, ...]]] = []
     for target in engines:
         try:
+            ensure_runs_here(target)
             chosen.append(decide(target))
         except LbgenError as error:
             needs_root = all(each.code == "LB407" for each in error.diagnostics)

@@ -112,11 +112,6 @@ def why_unavailable() -> Diagnostic | None:
     return None
 
 
-def is_available() -> bool:
-    """Whether a usable daemon answers."""
-    return why_unavailable() is None
-
-
 def _address() -> str:
     """The address of the configured daemon; "" = the default socket. EngineError LB420 for an unknown context."""
     from docker.context import ContextAPI

@@ -9,14 +9,14 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.engines.api import Binary, Engine
-from lbgen.engines.api import engines as installed
+from lbgen.engines.api import Binary, Engine, local_engines
+from lbgen.json_types import Printed
 from lbgen.plan.model import Plan
 from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.executables import candidates
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.images import Image as DockerImage
 
-    from lbgen.runtime.json_types import BuiltImageRecord
 
 REPOSITORY = "lbgen"  # of images built here: lbgen/nginx:1.31.3
 LABEL = "io.lbgen.image"  # value: the version of lbgen that built it and the tools in it
@@ -42,24 +41,14 @@ HELPER = "helper"
 _TOOLS = ("/bin/sh", "/bin/bash", "/bin/cp", "/bin/ln", "/bin/mkdir", "/bin/mv", "/bin/rm", "/bin/sleep")
 
 
-class Built(Struct, frozen=True):
-    """An image built from executables of this host. `size` is its archive's, in bytes."""
+class BuiltImage(Printed, frozen=True):
+    """An image that was built from executables of this host."""
 
     engine: str
     version: str
     reference: str
-    source: str
-    size: int
-
-    def as_dict(self) -> BuiltImageRecord:
-        """The JSON record."""
-        return {
-            "engine": self.engine,
-            "version": self.version,
-            "reference": self.reference,
-            "source": self.source,
-            "bytes": self.size,
-        }
+    source: Annotated[str, Meta(description="What it was built from.")]
+    bytes: Annotated[int, Meta(description="The size of its archive.")]
 
 
 class Image(Struct, frozen=True):
@@ -90,7 +79,7 @@ def environment_variable(engine: str) -> str:
 
 def list_images(client: DockerClient, engines: Sequence[Engine] | None = None) -> tuple[ImageRow, ...]:
     """What `up` would run for every supported version of every engine."""
-    every = installed().values() if engines is None else engines
+    every = local_engines().values() if engines is None else engines
     return tuple(_row(client, engine, version) for engine in every for version in engine.versions)
 
 
@@ -167,12 +156,12 @@ def ensure_helper(client: DockerClient, said: Callable[[str], None]) -> str:
 
 def build(
     client: DockerClient, engines: Sequence[Engine], said: Callable[[str], None], only: str = ""
-) -> tuple[tuple[Built, ...], tuple[tuple[str, str], ...]]:
+) -> tuple[tuple[BuiltImage, ...], tuple[tuple[str, str], ...]]:
     """Build an image of every executable of `engines` on this host of a supported version, or of version `only`.
 
     Returns the images, and (engine, reason) for each that failed. Raises EngineError LB421 of the daemon.
     """
-    built: list[Built] = []
+    built: list[BuiltImage] = []
     failed: list[tuple[str, str]] = []
     for engine in engines:
         seen: set[str] = set()
@@ -189,7 +178,7 @@ def build(
                 continue
             reference = _load(client, f"{REPOSITORY}/{engine.name}", binary.version, archive, _recipe(engine))
             _set_stop_signal(client, reference, engine.process(_NO_PLAN, binary, Path("/")).stop.name)
-            built.append(Built(engine.name, binary.version, reference, str(binary.path), len(archive)))
+            built.append(BuiltImage(engine.name, binary.version, reference, str(binary.path), len(archive)))
         if not seen:
             failed.append((engine.name, f"no executable of {engine.title} {' or '.join(engine.versions)} is here"))
     return tuple(built), tuple(failed)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from lbgen.agent.admin_client import SETTLE, fetch_json
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.engines.api import Binary, CheckSpec, Engine
+from lbgen.engines.api import Binary, CheckSpec, Deployed, Engine, target_version
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.overlay import with_addresses, with_admin, with_ports, with_version, without_admin
 from lbgen.runtime.common import ports
-from lbgen.runtime.common.executables import find_for
+from lbgen.runtime.common.executables import find_checker, find_for
 from lbgen.runtime.common.issued_certificates import with_self_signed
 from lbgen.runtime.common.readiness import CHECK_SECONDS, refused_files
 from lbgen.runtime.common.selection import for_routes, judge_with_resolvers
@@ -59,17 +59,22 @@ def check(
     """
     if isinstance(target, str):
         target = engine_by_name(target)
-    binary, version = find_for(plan, target, binary, version)
+    if isinstance(target, Deployed):
+        binary, version = find_checker(target), target_version(target, version or plan.options(target.name).version)
+    else:
+        binary, version = find_for(plan, target, binary, version)
     plan = with_self_signed(plan)
     user = engine_user()
     place = directory or make_engine_directory(f"lbgen-check-{target.name}-", user)
     try:
         plan, _ = judge_with_resolvers(with_version(plan, target.name, version), target, version, accept)
-        binary = accessible_copy(binary, place, user)
+        if not isinstance(target, Deployed):
+            binary = accessible_copy(binary, place, user)
         spec = target.check(plan, binary, place)
         limit = for_routes(plan, CHECK_SECONDS)
-        kernel = target.process(plan, binary, place).kernel  # and so its checker binds nothing
-        checkable = plan if kernel else _checkable(plan, serves=spec.serves)
+        kernel = target.process(plan, binary, place).kernel
+        binds = not kernel and not isinstance(target, Deployed)
+        checkable = _checkable(plan, serves=spec.serves) if binds else plan
         if rendered is None or checkable is not plan:
             rendered = render_with(target, checkable, version, accept)
         plan = checkable
@@ -82,11 +87,12 @@ def check(
         elif kernel:
             problems = _run(_in_namespace(spec.argv), spec, place, User(), target.title, limit)
         else:
-            problems = _run(spec.argv, spec, place, user, target.title, limit)
+            problems = _run(spec.argv, spec, place, user if binds else User(), target.title, limit)
     finally:
         if directory is None:
             shutil.rmtree(place, ignore_errors=True)
-    return tuple(refused_files(plan, f"{target.title} {binary.version}", problems))
+    checker = target.checker.command if isinstance(target, Deployed) else target.title
+    return tuple(refused_files(plan, f"{checker} {binary.version}", problems))
 
 
 def _checkable(plan: Plan, *, serves: bool) -> Plan:

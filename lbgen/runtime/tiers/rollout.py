@@ -14,8 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, without_errors
-from lbgen.engines.api import Engine, engine_of, runs_in_kernel, target_version
-from lbgen.engines.api import engines as installed
+from lbgen.engines.api import Engine, engine_of, local_engines, runs_in_kernel, target_version
 from lbgen.engines.verdicts import judge
 from lbgen.plan import tiers as planned
 from lbgen.plan.overlay import with_metrics, with_real_endpoints, with_version
@@ -35,6 +34,7 @@ from lbgen.runtime.common.driver import (
     Step,
 )
 from lbgen.runtime.common.route_probes import make_probes
+from lbgen.runtime.common.selection import ensure_runs_here
 from lbgen.runtime.common.state import lock
 from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.group import Group, Member
@@ -111,11 +111,12 @@ def up(wanted: TiersRequest, driver: Driver, runtime: str) -> Result:
 
 def choose_engine(tier: Tier, wanted: TiersRequest, runtime: str) -> Engine:
     """Choose the engine of a tier before anything starts. Raises LbgenError with the verdicts when none can,
-    EngineError LB403."""
+    EngineError LB403, LB436."""
     found: list[Diagnostic] = []
     named = engine_of(tier)
     targets = (named,) if named is not None else wanted.engines
-    for target in targets or tuple(installed().values()):
+    for target in targets or tuple(local_engines().values()):
+        ensure_runs_here(target)
         version = target_version(target, tier.plan.options(target.name).version)
         _, problems = judge(with_version(tier.plan, target.name, version), target, version, wanted.options.accept)
         if not problems and runtime == "local" and runs_in_kernel(target, tier.plan):

@@ -14,6 +14,7 @@ type ErrorPage struct {
 	Intercept   bool
 	ContentType string
 	Body        string
+	BodyParts   []string // texts and facts of the request in turn, instead of Body
 }
 
 // ErrorPages are in the order of trial. Keep names the fields of an endpoint's answer that stay beside a page, such as
@@ -34,7 +35,10 @@ var replaced = []string{
 
 // showPages looks at each answer's status. WebSockets pass: their connection is taken over from this writer's.
 func showPages(next http.Handler, config *ErrorPages) http.Handler {
-	pages := config.Pages
+	pages, asks := config.Pages, false
+	for _, page := range pages {
+		asks = asks || len(page.BodyParts) > 0
+	}
 	kept := map[string]bool{}
 	for _, name := range config.Keep {
 		kept[http.CanonicalHeaderKey(name)] = true
@@ -44,6 +48,10 @@ func showPages(next http.Handler, config *ErrorPages) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		pages := pages
+		if asks { // before anything changes the request
+			pages = expandPages(pages, r)
+		}
 		writer := &pageWriter{w: w, pages: pages, kept: kept, isHead: r.Method == http.MethodHead}
 		// Traefik answers as an endpoint does: only the connection tells whether one has.
 		trace := &httptrace.ClientTrace{
@@ -52,6 +60,17 @@ func showPages(next http.Handler, config *ErrorPages) http.Handler {
 		}
 		next.ServeHTTP(writer, r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 	})
+}
+
+func expandPages(pages []ErrorPage, r *http.Request) []ErrorPage {
+	expanded := make([]ErrorPage, len(pages))
+	copy(expanded, pages)
+	for i, page := range pages {
+		if len(page.BodyParts) > 0 {
+			expanded[i].Body = expand(page.BodyParts, r, nil)
+		}
+	}
+	return expanded
 }
 
 type pageWriter struct {

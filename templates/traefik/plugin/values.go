@@ -15,8 +15,12 @@ import (
 type Values struct {
 	Request  []Edit
 	Response []Edit
-	Path     string // the regular expression that the path matches, for its groups
+	Login    []string // the address to which a redirect to signIn leads, as texts and facts of the request in turn
+	Path     string   // the regular expression that the path matches, for its groups
 }
+
+// signIn is the address that Traefik's forwardAuth knows in place of one that depends on the request.
+const signIn = "https://lbgen.invalid/login"
 
 // Edit replaces a header, or with Add appends a line to it. A value is a list in which texts and facts take turns; an
 // empty one makes no line, and no value at all removes the header.
@@ -31,16 +35,17 @@ func writeValues(next http.Handler, config *Values) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	onRequest, onResponse := config.Request, config.Response
+	onRequest, onResponse, login := config.Request, config.Response, config.Login
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		groups := findGroups(r, path)
 		request, response := expandAll(onRequest, r, groups), expandAll(onResponse, r, groups)
 		applyEdits(r.Header, onRequest, request)
-		if len(onResponse) == 0 {
+		if len(onResponse)+len(login) == 0 {
 			next.ServeHTTP(w, r)
 			return
 		}
-		next.ServeHTTP(&editedResponse{ResponseWriter: w, edits: onResponse, values: response}, r)
+		address := expand(login, r, groups)
+		next.ServeHTTP(&editedResponse{ResponseWriter: w, edits: onResponse, values: response, login: address}, r)
 	}), nil
 }
 
@@ -178,7 +183,9 @@ type editedResponse struct {
 	http.ResponseWriter
 	edits   []Edit
 	values  []string
+	login   string
 	written bool
+	leads   bool // to the login: Traefik's own text names another address
 	flushes bool
 }
 
@@ -186,6 +193,12 @@ func (w *editedResponse) WriteHeader(status int) {
 	if !w.written && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		w.written = true
 		applyEdits(w.Header(), w.edits, w.values)
+		if w.login != "" && w.Header().Get("Location") == signIn {
+			w.leads = true
+			w.Header().Del("Content-Type")
+			w.Header().Set("Content-Length", "0")
+			w.Header().Set("Location", w.login)
+		}
 		w.flushes = status != http.StatusSwitchingProtocols
 	}
 	w.ResponseWriter.WriteHeader(status)
@@ -195,6 +208,9 @@ func (w *editedResponse) WriteHeader(status int) {
 func (w *editedResponse) Write(data []byte) (int, error) {
 	if !w.written {
 		w.WriteHeader(http.StatusOK)
+	}
+	if w.leads {
+		return len(data), nil
 	}
 	count, err := w.ResponseWriter.Write(data)
 	w.flush()

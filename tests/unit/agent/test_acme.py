@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 import urllib.error
@@ -204,3 +205,22 @@ def test_the_server_answers_on_a_kept_connection(tmp_path):
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_a_line_says_how_long_a_certificate_lasts_and_when_it_is_renewed():
+    now = time.time()
+    state = acme_state.CertificateState("secure", NAMES, True, now + 89.5 * 86_400, now + 59.5 * 86_400)
+    assert "is valid for 89 days, until " in state.describe(now)
+    assert "; renewed from " in state.describe(now)
+    assert "is valid for 1 day, until " in state.describe(now + 88 * 86_400)
+    assert "renewed from" not in state.describe(now + 88 * 86_400)
+
+
+def test_a_folder_that_cannot_be_read_is_logged(tmp_path):
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "store").mkdir()
+    log: list[str] = []
+    spec = AcmeSpec("nginx", 0, (), (), str(tmp_path / "none"), CertificateReload())
+    one = acme.CertificateKeeper(spec, tmp_path / "engine", CertificateStore(tmp_path / "store"), log.append)
+    asyncio.run(one._bind()).server_close()
+    assert f"cannot read {tmp_path / 'none'}" in log[0]

@@ -22,7 +22,7 @@ from lbgen.agent import probe, run, state_file, steering
 from lbgen.agent.state_file import Health, apply_check, next_growth, share
 from lbgen.agent.steering import load_files
 from lbgen.diagnostics import EngineError
-from lbgen.engines.agent_spec import FILE, AgentSpec, CheckedPool, CheckTls, Target
+from lbgen.engines.agent_spec import FILE, FORMAT, AgentSpec, CheckedPool, CheckTls, Target
 from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.standins.server import stand_in_servers
@@ -183,15 +183,15 @@ def test_a_proxy_header_comes_first(version, begin):
 
 def test_a_file_that_is_no_order_is_told(tmp_path):
     with pytest.raises(EngineError, match=r"LB410.*No such file"):
-        run.load(tmp_path)
+        run.load(tmp_path / FILE, AgentSpec, FORMAT)
     (tmp_path / FILE).write_text('{"engine": "nginx"}')
     with pytest.raises(EngineError, match=r"LB410.*program"):
-        run.load(tmp_path)
+        run.load(tmp_path / FILE, AgentSpec, FORMAT)
     (tmp_path / FILE).write_text(json.dumps(json.loads(spec(1).file().text) | {"format": 99}))
     with pytest.raises(EngineError, match="format 99"):
-        run.load(tmp_path)
+        run.load(tmp_path / FILE, AgentSpec, FORMAT)
     (tmp_path / FILE).write_text(spec(1).file().text)
-    assert run.load(tmp_path) == spec(1)
+    assert run.load(tmp_path / FILE, AgentSpec, FORMAT) == spec(1)
     with pytest.raises(EngineError, match="HAProxy does not use an agent"):
         steering.steered_engine("haproxy")
     tls = CheckTls("missing.pem", None, None, None, verify=True)

@@ -10,7 +10,7 @@ from lbgen.bench.load import Load, LoadShape
 from lbgen.bench.report import DIRECT, Sample, rows_of
 from lbgen.bench.target import choose_target
 from lbgen.runtime.common.certificates import write_self_signed
-from tests.bench.documents import FIGURES, FOLDER, ORDER, REQUEST, Scenario, judge, with_section
+from tests.bench.documents import FIGURES, FOLDER, ORDER, PAGE, REQUEST, Scenario, elsewhere, judge, with_section
 
 CLAIM = {"less": "layer 4", "than": "layer 7", "figure": "cpu", "why": ""}
 
@@ -34,6 +34,14 @@ def test_a_scenario_s_variants_forward_its_request(name: str, tmp_path: Path) ->
     for claim in scenario.claims:
         assert {claim["less"], claim["than"]} <= known
         assert claim["figure"] in FIGURES
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_the_page_names_systems_that_cannot_run_here(name: str) -> None:
+    scenario = Scenario.read(name)
+    sections = PAGE.read_text(encoding="utf-8").split("\n## ")
+    (section,) = (each for each in sections if each.startswith(f"{scenario.title}\n"))
+    assert "\n".join(elsewhere(scenario)) in section
 
 
 @pytest.mark.parametrize(

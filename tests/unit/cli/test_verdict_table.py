@@ -11,7 +11,7 @@ from rich.console import Console
 
 import lbgen
 from lbgen.cli import explain_tables
-from lbgen.engines.api import NATIVE, engine, engine_names, habit
+from lbgen.engines.api import NATIVE, engine, engine_names, habit, local_engines
 from lbgen.engines.verdicts import Answer, answers
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def columns() -> dict[str, tuple[Answer, ...]]:
     route = {"name": "app", "forward": "app", "timeouts": {"idle": "1h"}, "retries": {"max": 2, "on": [502]}}
     data = {"version": 1, "name": "x", "listeners": {"web": {"port": 8080}}, "pools": {"app": pool}, "routes": [route]}
     plan = lbgen.plan(lbgen.load(data))
-    return {name: answers(plan, engine(name), engine(name).versions[0]) for name in engine_names()}
+    return {name: answers(plan, each, each.versions[0]) for name, each in local_engines().items()}
 
 
 def shown(

@@ -16,6 +16,7 @@ import lbgen
 from lbgen.cli.main import group
 from lbgen.cli.topology_files import watch
 from lbgen.diagnostics import Diagnostic, LbgenError
+from lbgen.runtime.common.tokens import public_keys
 from lbgen.spec.source import record_reads
 
 BASE = """
@@ -24,8 +25,14 @@ name: shop
 profile: ./own.yaml
 include: [teams/*.yaml]
 listeners: { web: { port: 8080 } }
-pools: { app: { endpoints: [{ address: "10.0.0.1:80" }] } }
-routes: [{ name: all, forward: app }]
+error_pages: { 404: { file: 404.html } }
+pools: { app: { endpoints: [{ address: "10.0.0.1:80" }], sticky: { cookie: at, secret: secret } } }
+routes:
+  - name: tokens
+    match: [{ path: { prefix: /api } }]
+    forward: app
+    auth: { jwt: { issuer: us, audience: [api], jwks: jwks.json } }
+  - { name: all, forward: app, auth: { basic: { users: users.htpasswd } } }
 """
 
 
@@ -37,6 +44,10 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "over.yaml").write_text("max_body: 1MiB\n")
     (tmp_path / "teams/a.yaml").write_text("routes: [{ name: a, match: [{ path: { exact: /a } }], forward: app }]\n")
     (tmp_path / "vars").write_text("A=1\n")
+    (tmp_path / "404.html").write_text("gone\n")
+    (tmp_path / "users.htpasswd").write_text("anna:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n")
+    (tmp_path / "jwks.json").write_text(public_keys())
+    (tmp_path / "secret").write_text("0123456789abcdef0123456789abcdef\n")
     return tmp_path
 
 
@@ -81,8 +92,12 @@ def test_it_runs_again_once_after_several_writes_and_after_findings(folder: Path
     assert len(runs) == 2
 
 
-@pytest.mark.parametrize("name", ["t.yaml", "over.yaml", "own.yaml", "teams/a.yaml", "teams/new.yaml", "vars"])
+_NAMED = ["404.html", "users.htpasswd", "jwks.json", "secret"]
+
+
+@pytest.mark.parametrize("name", ["t.yaml", "over.yaml", "own.yaml", "teams/a.yaml", "teams/new.yaml", "vars", *_NAMED])
 def test_a_change_of_any_file_runs_the_command_again(folder: Path, name: str) -> None:
+    changed = "\n" if name in _NAMED else "# changed\n"
     line = ["check", "t.yaml", "-f", "over.yaml", "--env-file", "vars", "--no-engines", "--watch"]
     process = subprocess.Popen(
         [sys.executable, "-m", "lbgen", *line], cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -92,7 +107,7 @@ def test_a_change_of_any_file_runs_the_command_again(folder: Path, name: str) ->
         while "watching" not in (said := process.stderr.readline()):
             assert said, "it ended"
         path = folder / name
-        path.write_text((path.read_text() if path.exists() else "pools: {}\n") + "# changed\n")
+        path.write_text((path.read_text() if path.exists() else "pools: {}\n") + changed)
         heard = ""
         while "watching" not in heard:
             said = process.stderr.readline()

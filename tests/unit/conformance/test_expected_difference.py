@@ -17,7 +17,7 @@ from lbgen.conformance.expected_difference import (
     word,
 )
 from lbgen.conformance.prepare import DeclaredDifference
-from lbgen.engines.api import EVERYWHERE, Level, engines
+from lbgen.engines.api import EVERYWHERE, Level, local_engines
 from lbgen.plan.features import all_features
 
 NEAR = DeclaredDifference(
@@ -155,7 +155,7 @@ def test_every_stated_part_is_tested_and_said_in_known_words() -> None:
     parts = {part for file in case_files() for case in file.cases for part in case.features}
     parts |= {feature + any_case for feature in all_features() for any_case in (ROUTES, EVERYWHERE)}
     verify = "".join(path.read_text() for path in (CASES.parent / "verify").glob("*.py"))  # has cases of its own
-    for engine in engines().values():
+    for engine in local_engines().values():
         for version in engine.versions:
             for feature in all_features():
                 verdict = engine.verdict(feature, version)

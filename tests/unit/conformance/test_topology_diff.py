@@ -81,6 +81,27 @@ def test_what_no_request_shows_is_told_by_field(change: Any, field: str, before:
     assert found.fields[0].meaning
 
 
+def test_other_passwords_and_pages_are_told_without_what_is_in_them(tmp_path: Path) -> None:
+    hashes = ("$1$abcdefgh$" + "a" * 22, "$1$abcdefgh$" + "b" * 22)
+
+    def plan(number: int) -> Plan:
+        (tmp_path / "users.htpasswd").write_text(f"anna:{hashes[number]}\n", encoding="utf-8")
+        topology = copy.deepcopy(SHOP) | {"error_pages": {"5xx": {"body": f"page {number}\n"}}}
+        topology["routes"][1]["auth"] = {"basic": {"users": str(tmp_path / "users.htpasswd")}}
+        return lbgen.plan(lbgen.load(topology))
+
+    found = compare(plan(0), plan(1))
+    assert [(f.field, f.before, f.after) for f in found.fields] == [
+        ("listeners.web.error_pages", "5xx (text/plain)", "5xx (text/plain), changed"),
+        (
+            "routes.api.auth",
+            "basic: the password of anna (users, realm restricted)",
+            "basic: the password of anna (users, realm restricted), changed",
+        ),
+    ]
+    assert not any(each in str(found.as_dict()) for each in hashes)
+
+
 def test_a_counterexample_is_answered_differently() -> None:
     def change(shop: dict[str, Any]) -> None:
         shop["routes"][4]["redirect"]["status"] = 308

@@ -10,7 +10,7 @@ import pytest
 
 import lbgen
 from lbgen.engines.api import engine
-from lbgen.engines.costs import CHEAPER, FILE, Cost, costs
+from lbgen.engines.costs import CHEAPER, FILE, costs
 from tests.bench.costs import FEATURES, topology_with
 from tests.bench.proxies import write_certificate
 
@@ -57,18 +57,19 @@ def test_a_plan_gets_the_figures_of_what_it_uses(name: str) -> None:
     target = engine(name)
     found = costs(lbgen.plan(lbgen.load(DATA)), target, target.versions[0])
     assert found is not None
-    names = {each.name: each.fields for each in found.features}
+    names = {each.feature: each.fields for each in found.features}
     assert names["match.path.regex"] == ("routes[0].match[0].path",)
     assert "access_log" in names
     assert all(each.cheaper for each in found.features)
-    certain = [each.micros for each in found.features if not each.is_noise]
+    assert all(each.noise == (each.low <= 0) for each in found.features)  # what may be nothing
+    certain = [each.us for each in found.features if not each.noise]
     assert certain == sorted(certain, reverse=True)
 
 
 def test_nginx_has_the_figures_of_each_version() -> None:
     plan, target = lbgen.plan(lbgen.load(DATA)), engine("nginx")
     measured = {version: costs(plan, target, version) for version in ("1.31", "1.22")}
-    assert {version: found.version.rpartition(".")[0] for version, found in measured.items() if found} == {
+    assert {version: found.measured.version.rpartition(".")[0] for version, found in measured.items() if found} == {
         "1.31": "1.31",
         "1.22": "1.22",
     }
@@ -77,9 +78,3 @@ def test_nginx_has_the_figures_of_each_version() -> None:
 def test_an_engine_without_figures_has_none() -> None:
     target = engine("nftables")
     assert costs(lbgen.plan(lbgen.load(DATA)), target, target.versions[0]) is None
-
-
-def test_what_may_be_nothing_is_noise() -> None:
-    assert Cost("access_log", (), 0.3, -0.1, 0.9, "").is_noise
-    assert Cost("access_log", (), -0.3, -0.4, -0.2, "").is_noise
-    assert not Cost("access_log", (), 0.3, 0.1, 0.9, "").is_noise

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 import lbgen
 from lbgen.diagnostics import LbgenError
 from lbgen.plan.auth import AuthFileError, BasicAuth, ForwardAuth, JwtAuth, KeysUrl, Scheme, read_keys, read_users
+from lbgen.plan.overlay import with_real_endpoints
 from lbgen.plan.tokens import TokenError, claim, read_token
 from lbgen.runtime.common.tokens import ISSUER, public_keys, token
 
@@ -161,10 +162,10 @@ def test_a_service_is_asked_with_defaults() -> None:
 @pytest.mark.parametrize(
     ("url", "pool", "target", "host"),
     [
-        ("http://127.0.0.1:9091/verify?x=1", "auth-127.0.0.1-9091", "/verify?x=1", "127.0.0.1:9091"),
-        ("http://sso", "auth-sso-80", "/", "sso"),
-        ("https://sso:443/a", "auth-sso-443", "/a", "sso"),
-        ("http://[::1]:81", "auth-1-81", "/", "[::1]:81"),
+        ("http://127.0.0.1:9091/verify?x=1", "127.0.0.1-9091", "/verify?x=1", "127.0.0.1:9091"),
+        ("http://sso", "sso-80", "/", "sso"),
+        ("https://sso:443/a", "sso-443", "/a", "sso"),
+        ("http://[::1]:81", "1-81", "/", "[::1]:81"),
     ],
 )
 def test_a_service_by_url_is_a_pool(url: str, pool: str, target: str, host: str) -> None:
@@ -181,7 +182,7 @@ def test_tokens() -> None:
     jwt = {"issuer": "i", "audience": ["a", "b"], "jwks": "http://sso/keys", "claims_to_headers": {"X-User": "sub"}}
     auth = planned({"auth": {"jwt": jwt}}).routes[0].auth
     assert isinstance(auth, JwtAuth)
-    assert auth.keys == KeysUrl("auth-sso-80", "/keys", "sso")
+    assert auth.keys == KeysUrl("sso-80", "/keys", "sso")
     assert auth.claims == (("x-user", "sub"),)
     assert auth.identity_headers == ("x-user",)
 
@@ -197,3 +198,38 @@ def test_no_rule_is_on_what_auth_makes(value: object) -> None:
     assert [each.code for each in raised.value.diagnostics] == ["LB286"]
     assert 'auth of route "r0"' in str(raised.value)
     planned(guarded, {**asks, "listeners": ["other"]}, **listeners)
+
+
+@pytest.mark.parametrize(
+    ("auth", "service"),
+    [
+        ({"forward": {"pool": "sso"}}, "sso"),
+        ({"forward": {"url": "http://10.0.0.9:9091/verify"}}, "auth-10.0.0.9-9091"),
+        ({"jwt": {"issuer": ISSUER, "audience": ["shop"], "jwks": "http://10.0.0.9/keys"}}, "auth-10.0.0.9-80"),
+    ],
+)
+def test_no_stand_in_admits_requests_to_endpoints_of_their_own(auth: dict[str, Any], service: str) -> None:
+    def real(plan: Plan) -> set[str]:
+        return {pool.name for pool in plan.pools if pool.real}
+
+    topology = {
+        "version": 1,
+        "name": "auth",
+        "listeners": {"web": {"port": 8080}},
+        "pools": {
+            "app": {"endpoints": [{"address": "10.0.0.1:80"}]},
+            "open": {"endpoints": [{"address": "10.0.0.2:80"}], "stand_ins": False},
+            "sso": {"endpoints": [{"address": "10.0.0.3:80"}]},
+        },
+        "routes": [
+            {"name": "open", "match": [{"path": {"prefix": "/open"}}], "forward": "open"},
+            {"name": "app", "forward": "app", "auth": auth},
+        ],
+    }
+    plan = lbgen.plan(lbgen.load(topology))
+    assert real(plan) == {"open"}
+    assert real(with_real_endpoints(plan, ["app"])) == {"open", "app", service}
+    topology["pools"]["app"]["stand_ins"] = False
+    assert real(lbgen.plan(lbgen.load(topology))) == {"open", "app", service}
+    topology["pools"]["sso"]["stand_ins"] = True  # as it is asked for
+    assert ("sso" in real(lbgen.plan(lbgen.load(topology)))) is False

@@ -1,12 +1,16 @@
 """Error pages: which one is for an answer, what their files may hold, and what the oracle says of them."""
 
+import re
+
 import pytest
+from msgspec.structs import replace
 
 import lbgen
 from lbgen.plan.error_pages import LARGEST_PAGE, intercepting_page, page_for, read_page, share_statuses
 from lbgen.plan.request import Request
 from lbgen.plan.resolve import plan
 from lbgen.plan.simulate import simulate
+from lbgen.plan.values import text_pattern
 
 TOPOLOGY = {
     "version": 1,
@@ -110,3 +114,19 @@ def test_the_type_is_that_of_the_file(tmp_path):
     topology = lbgen.load({**TOPOLOGY, "error_pages": pages}, base=tmp_path)
     found = {page.key: page.content_type for page in plan(topology).listeners[0].error_pages}
     assert (found["404"], found["403"], found["5xx"]) == ("text/html", "application/json", "text/plain")
+
+
+def test_pages_hold_what_the_request_was(pages):
+    value = {
+        "404": {"body": "{path}|{host}|{header.x-a}|{{path}}|{request_id}"},
+        "403": {"body": "{scheme} {header.x-user}"},
+    }
+    auth = {"forward": {"pool": "app", "redirect_to": "/in?rd={uri}&by={header.x-a}"}}
+    edited = {"request_headers": {"remove": ["x-a"]}, "access": {"deny": ["192.0.2.0/24"]}, "auth": auth}
+    shop = plan(lbgen.load({**TOPOLOGY, "error_pages": value, "routes": [{"name": "a", "forward": "app", **edited}]}))
+    asked = Request("GET", "/x?y", (("Host", "H.example:80"), ("X-A", "é".encode().decode("latin-1"))))
+    found = simulate(shop, asked)
+    assert text_pattern(found.login) == re.escape("/in?rd=/x?y&by=\xc3\xa9")
+    page = page_for(found.error_pages, 404)
+    assert re.fullmatch(text_pattern(page.body), "/x|h.example|\xc3\xa9|{path}|id") is not None
+    assert simulate(shop, replace(asked, client="192.0.2.1")).body == "http "

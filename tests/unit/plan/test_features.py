@@ -9,6 +9,7 @@ from pydantic import Field
 
 from lbgen.cli.values import FeatureNames
 from lbgen.engines.api import NATIVE, Level, Objection, VerdictTable, emulated, engines, refused
+from lbgen.engines.aws.support import SUPPORT as AWS
 from lbgen.engines.costs import CHEAPER
 from lbgen.engines.envoy.support import TABLES
 from lbgen.engines.haproxy.support import VERSIONS
@@ -27,7 +28,7 @@ from lbgen.spec.pool import Connections, Pool
 from lbgen.spec.route import Route
 
 MISSPELT = "route.retrys"
-BY_VERSION = [*NGINX.values(), *map(haproxy, VERSIONS), *TABLES.values(), *TRAEFIK.values(), NFTABLES, KEEPALIVED]
+BY_VERSION = [*NGINX.values(), *map(haproxy, VERSIONS), *TABLES.values(), *TRAEFIK.values(), NFTABLES, KEEPALIVED, AWS]
 
 
 class Login(Strict):
@@ -101,7 +102,7 @@ def test_a_new_field_is_used_judged_and_accepted_without_an_entry() -> None:
         ("banner", "banner"),
     ]
     for engine in engines().values():
-        level = Level.REFUSED if engine.name in ("nftables", "keepalived") else Level.NATIVE
+        level = Level.REFUSED if engine.name in ("aws", "nftables", "keepalived") else Level.NATIVE
         assert {engine.verdict(name, engine.versions[0]).level for name in NEW} == {level}
     assert FeatureNames().convert("route.login,banner", None, None) == ("route.login", "banner")
 

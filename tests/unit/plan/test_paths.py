@@ -130,3 +130,10 @@ def test_http2_reads_cookies_as_one_line() -> None:
     assert parse_request(Request(headers=head)).lines("cookie") == ("a=1", "b=2")
     with pytest.raises(RefusedError, match="without a host"):
         parse_request(Request(version="2"))
+
+
+@pytest.mark.parametrize(("path", "resolved"), [("/..", "/"), ("/%2e%2e/a", "/a"), ("/a/../../b/./c", "/b/c")])
+def test_the_root_is_its_own_parent_where_a_path_is_clamped(path, resolved) -> None:
+    assert normalise_path(path, clamped=True) == resolved
+    with pytest.raises(PathError, match="above the root"):
+        normalise_path(path)

@@ -311,7 +311,7 @@ def test_every_feature_can_be_asked_for() -> None:
     assert plan.accept == ("framing", "all")
     assert plan.resolvers == ("10.0.0.2",)
     assert plan.options("nginx").version == "1.22"
-    assert [pool.name for pool in plan.pools] == ["a", "b", "c", "d", "e", "g", "auth-login.test-443"]
+    assert [pool.name for pool in plan.pools] == ["a", "b", "c", "d", "e", "g", "login.test-443"]
     assert len(set(plan.uses)) == len(plan.uses)
 
 

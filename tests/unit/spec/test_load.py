@@ -101,6 +101,7 @@ defaults: { route: { max_body: 2MiB }, pool: { health: none } }
 engines:
   nginx: { http: "...", version: "1.22" }
   nftables: { forwarding: direct, device: eth0 }
+  aws: { certificate_arns: { web: ["arn:aws:iam::111122223333:server-certificate/shop"] } }
 accept: { nginx: [headers.connection_nominated] }
 paths: strict
 headers_with_underscores: drop

@@ -33,6 +33,7 @@ INEXPRESSIBLE = {
     "LB132-not-set": "whether a variable is set",
     "LB133-no-name": "a text with ${ is a text",
     "LB134-listeners-of-a-team": "what another file holds",
+    "LB117-login": "which part of an address a client can choose",
     "LB118-look-ahead": "the grammar of regular expressions is not a regular one",
     "LB118-vertical-space": "the grammar of regular expressions is not a regular one",
     "LB122-host-bits": "bits of an address are arithmetic",

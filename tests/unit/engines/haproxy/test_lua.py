@@ -15,7 +15,7 @@ from tests.support.plans import topology
 
 FILES = {path.stem: path for path in (folder("templates") / "haproxy" / "lua").glob("*.lua")}
 USES = {
-    "ask": {"route": {"auth": {"forward": {"pool": "p"}}}},
+    "auth_request": {"route": {"auth": {"forward": {"pool": "p"}}}},
     "above_root": {"listener": {"paths": "verbatim"}},
     "client": {"listener": {"trusted_proxies": ["10.0.0.0/8"], "access": {"deny": ["192.0.2.0/24"]}}},
     "measured": {"route": {"max_body": "1KiB"}},

@@ -68,7 +68,7 @@ def test_no_daemon_is_one_clear_message(monkeypatch: pytest.MonkeyPatch, tmp_pat
     [diagnostic] = found.value.diagnostics
     assert diagnostic.code == "LB420"
     assert "--runtime local" in diagnostic.hint
-    assert client.is_available() is False
+    assert client.why_unavailable() == diagnostic
 
 
 def test_the_variable_of_an_image() -> None:

@@ -289,3 +289,33 @@ func TestTheGuardDropsUnderscoresAndRefusesTargetsThatAreNoPath(t *testing.T) {
 		t.Errorf("a target that is no path got %d", answer.StatusCode)
 	}
 }
+
+func TestPagesHoldWhatTheRequestWas(t *testing.T) {
+	pages := []ErrorPage{{First: 404, Last: 404, ContentType: "text/plain", BodyParts: []string{"no ", "uri", " of ", "header.x-a"}}}
+	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Del("X-A")
+		w.WriteHeader(http.StatusNotFound)
+	})
+	w := httptest.NewRecorder()
+	showPages(next, &ErrorPages{Pages: pages}).ServeHTTP(w, request("192.0.2.1:1", "X-A", "me"))
+	if found := w.Body.String(); found != "no /a?b of me" || w.Header().Get("Content-Length") != "13" {
+		t.Errorf("%q of %s bytes", found, w.Header().Get("Content-Length"))
+	}
+}
+
+func TestARedirectToTheMarkerLeadsToTheLogin(t *testing.T) {
+	for location, wanted := range map[string]string{signIn: "/in?rd=/a?b", "/else": "/else"} {
+		next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, location, http.StatusFound)
+		})
+		handler, err := writeValues(next, &Values{Login: []string{"/in?rd=", "uri"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, request("192.0.2.1:1"))
+		if found := w.Header().Get("Location"); found != wanted || strings.Contains(w.Body.String(), signIn) {
+			t.Errorf("%s leads to %s with %q", location, found, w.Body.String())
+		}
+	}
+}

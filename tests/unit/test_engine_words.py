@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lbgen.plan.verbatim_auth import find_authentication
+from lbgen.engine_words import find_authentication
 
 
 @pytest.mark.parametrize(

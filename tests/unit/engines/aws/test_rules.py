@@ -1,79 +1,32 @@
-"""Templates for Amazon's load balancers: cfn-lint finds nothing, and their rules lead where the oracle says."""
+"""Rules lead where the oracle says, by an evaluator of what the documentation of Amazon's load balancers describes."""
 
 from __future__ import annotations
 
 import random
 import re
-import shutil
-import subprocess
-import sys
 from ipaddress import ip_address, ip_network
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
-import yaml
 from msgspec.structs import replace
 
-import lbgen
 from lbgen.conformance.corpus import corpus
-from lbgen.diagnostics import LbgenError
-from lbgen.engines.aws import ENGINE
-from lbgen.engines.aws.build import Names
-from lbgen.engines.verdicts import judge
+from lbgen.engines.aws.view import Names
 from lbgen.plan.model import Mode
 from lbgen.plan.request import RefusedError, parse_request
 from lbgen.plan.simulate import simulate
-from lbgen.resources import folder
-from tests.topologies import draw
-from tests.topologies.run import loaded
+from tests.unit.engines.aws.templates import cases, drawn, expressible, template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.plan.model import Plan
+    from lbgen.plan.model import Listener, Plan
     from lbgen.plan.request import ParsedRequest, Request
     from lbgen.plan.simulate import Outcome
 
-EXAMPLES = folder("examples")
-REQUESTS = 1_000  # of each example; once 5,000
-DRAWN = 10  # random topologies, once 50, of 200 requests
-LINT = shutil.which("cfn-lint", path=str(Path(sys.executable).parent)) or shutil.which("cfn-lint")
-
-
-def template(plan: Plan) -> dict[str, Any]:
-    (file,) = ENGINE.render(plan, ENGINE.versions[0])
-    found: dict[str, Any] = yaml.safe_load(file.text)
-    return found
-
-
-def expressible() -> Iterator[Plan]:
-    """The examples that the engine does not refuse."""
-    for path in sorted(EXAMPLES.glob("*/*.yaml")):
-        try:
-            plan = lbgen.plan(lbgen.load(path))
-        except LbgenError:
-            continue
-        if plan.listeners and not judge(plan, ENGINE, ENGINE.versions[0], ("all",))[1]:
-            yield plan
-
-
-@pytest.fixture(autouse=True)
-def _known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draw, "engine", lambda name: ENGINE)  # it is not installed
-
-
-def drawn() -> Iterator[Plan]:
-    """Random topologies of what the engine takes."""
-    rng, left = random.Random(4), DRAWN
-    while left:
-        try:
-            plan = lbgen.plan(loaded(draw.topology(rng, ("aws",))))
-        except LbgenError:
-            continue  # fields that exclude each other
-        if not judge(plan, ENGINE, ENGINE.versions[0], ("all",))[1]:
-            left -= 1
-            yield plan
+REQUESTS = 1_000  # of each example, with --drills 5,000
+DRAWN = 10  # random topologies of 200 requests, with --drills 50
 
 
 class Evaluator:
@@ -143,21 +96,61 @@ def requests(plan: Plan, count: int) -> Iterator[Request]:
         yield replace(one, headers=(*host, *others), method=rng.choice((one, third)).method)
 
 
-def expected(outcome: Outcome) -> tuple[object, ...]:
+def expected(outcome: Outcome, method: str) -> tuple[object, ...]:
     if outcome.location is not None:
-        return "redirect", outcome.status
+        return "redirect", outcome.status, _address(outcome.location)
     if outcome.status is not None:
-        return "answer", outcome.status
-    return "forward", *sorted(outcome.upstreams and {each.pool for each in outcome.upstreams})
+        return "answer", outcome.status, outcome.body if not outcome.made and method != "HEAD" else None
+    return "forward", {(each.pool, each.target, each.host) for each in outcome.upstreams}
 
 
-def found(action: dict[str, Any], groups: dict[str, str]) -> tuple[object, ...]:
+def found(
+    action: dict[str, Any], groups: dict[str, str], listener: Listener, parsed: ParsedRequest
+) -> tuple[object, ...]:
     if action["Type"] == "redirect":
-        return "redirect", int(action["RedirectConfig"]["StatusCode"].removeprefix("HTTP_"))
+        config = action["RedirectConfig"]
+        parts = {
+            "protocol": listener.scheme,
+            "host": parsed.host or "",
+            "port": str(listener.port),
+            "path": parsed.path.removeprefix("/"),
+            "query": parsed.query or "",
+        }
+        protocol, host, port, path, query = (
+            re.sub(r"#\{(\w+)\}", lambda mention: parts[mention[1]], config.get(key, default))
+            for key, default in _KEPT.items()
+        )
+        address = f"{protocol.lower()}://{host}:{port}{path}" + (f"?{query}" if query else "")
+        return "redirect", int(config["StatusCode"].removeprefix("HTTP_")), _address(address)
     if action["Type"] == "fixed-response":
-        return "answer", int(action["FixedResponseConfig"]["StatusCode"])
+        config = action["FixedResponseConfig"]
+        return "answer", int(config["StatusCode"]), config.get("MessageBody") if parsed.method != "HEAD" else None
+    target, host = parsed.target, parsed.authority
+    for transform in action["transforms"]:
+        (config,) = (value for key, value in transform.items() if key.endswith("Config"))
+        (rewrite,) = config["Rewrites"]
+        replacement = rewrite["Replace"].replace("$$", "$")
+        if transform["Type"] == "url-rewrite":
+            target = re.sub(rewrite["Regex"], lambda _, text=replacement: text, target, count=1)
+        else:
+            host = re.sub(rewrite["Regex"], lambda _, text=replacement: text, host or "", count=1)
     shares = action.get("ForwardConfig", {}).get("TargetGroups") or [action]
-    return "forward", *sorted(groups[each["TargetGroupArn"]["Ref"]] for each in shares)
+    return "forward", {(groups[each["TargetGroupArn"]["Ref"]], target, host) for each in shares}
+
+
+_KEPT = {
+    "Protocol": "#{protocol}",
+    "Host": "#{host}",
+    "Port": "#{port}",
+    "Path": "/#{path}",
+    "Query": "#{query}",
+}
+
+
+def _address(url: str) -> tuple[object, ...]:
+    """With the port that a load balancer always writes, and others leave out where it is that of the scheme."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}[parts.scheme], parts.path, parts.query
 
 
 def _repeats(parsed: ParsedRequest) -> bool:
@@ -184,35 +177,33 @@ def differences(plan: Plan, count: int) -> tuple[int, list[str]]:
         if _repeats(parsed):
             continue  # which of them counts is an engine's habit
         tried += 1
-        said, want = found(evaluator.action(listener.port, parsed), groups), expected(outcome)
+        said = found(evaluator.action(listener.port, parsed), groups, listener, parsed)
+        want = expected(outcome, parsed.method)
         if said != want:
             wrong.append(f"{request.method} {request.target} {request.headers}: {said}, expected {want}")
     return tried, wrong
 
 
 @pytest.mark.parametrize("plan", [pytest.param(each, id=each.name) for each in expressible()])
-def test_rules_lead_where_the_oracle_says(plan: Plan) -> None:
-    tried, wrong = differences(plan, REQUESTS)
+def test_rules_lead_where_the_oracle_says(plan: Plan, every: bool) -> None:
+    tried, wrong = differences(plan, 5_000 if every else REQUESTS)
     assert tried
     assert not wrong, f"{len(wrong)} of {tried}: {wrong[:3]}"
 
 
-def test_rules_of_random_topologies() -> None:
+def test_rules_of_conformance_cases() -> None:
+    for plan in cases():
+        if not any(each.mode is Mode.L7 for each in plan.listeners):
+            continue
+        tried, wrong = differences(plan, 150)
+        assert tried
+        assert not wrong, f"{plan.name}: {len(wrong)} of {tried}: {wrong[:3]}"
+
+
+def test_rules_of_random_topologies(every: bool) -> None:
     total = 0
-    for plan in drawn():
+    for plan in drawn(50 if every else DRAWN):
         tried, wrong = differences(plan, 200)
         total += tried
-        assert not wrong, f"{len(wrong)} of {tried}: {wrong[:3]}"
+        assert not wrong, f"{plan.name}: {len(wrong)} of {tried}: {wrong[:3]}"
     assert total > DRAWN * 50
-
-
-@pytest.mark.skipif(LINT is None, reason="cfn-lint is not installed")
-def test_cfn_lint_finds_nothing(tmp_path: Path) -> None:
-    files = []
-    for number, plan in enumerate([*expressible(), *drawn()]):
-        (file,) = ENGINE.render(plan, ENGINE.versions[0])
-        path = tmp_path / f"{number}-{plan.name}.yaml"
-        path.write_text(file.text)
-        files.append(str(path))
-    run = subprocess.run([LINT, *files], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout
