@@ -325,4 +325,4 @@ def _of_repeats(request: Request) -> Iterator[str]:
     for subject, text, mark in ((Query, request.target.partition("?")[2], "&"), (Cookie, cookies, ";")):
         given = [part.partition("=")[0].strip() for part in text.split(mark)]
         if len(set(given)) < len(given):
-            yield from (f"{feature}.routes" for feature in features_of(subject))
+            yield from (f"{feature}.{part}" for feature in features_of(subject) for part in ("routes", "repeated"))
