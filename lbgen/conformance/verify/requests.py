@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE, labelled_drafts, matching_draft, overlapping_drafts
+from lbgen.conformance.expected_difference import escape_target
 from lbgen.conformance.transport import without_verification
 from lbgen.conformance.verify.cases import (
     SERVER,
@@ -112,7 +113,7 @@ def request_cases(plan: Plan, client: str, *, most: int, seed: int, handshakes: 
             ask.clause,
             _from_another(plan, ask.request, n) if limited and ask.request.client == client else ask.request,
             Expect(),
-            features=(*_of_repeats(ask.request), *_also(plan, ask.request)),
+            features=(*_of_spelling(ask.request), *_also(plan, ask.request)),
             transport=without_verification(plan.listener(ask.request.listener), ask.request),
             tries_fields=ask.fields,
         )
@@ -315,9 +316,11 @@ def _edited(route: Route) -> Iterator[str]:
         yield from edits.remove
 
 
-def _of_repeats(request: Request) -> Iterator[str]:
-    """Parts of clauses whose verdict may excuse what an engine makes of a header that comes on several lines, and of
-    parameters and cookies that are there more than once."""
+def _of_spelling(request: Request) -> Iterator[str]:
+    """Parts of clauses whose verdict may excuse what an engine makes of a header that comes on several lines, of
+    parameters and cookies that are there more than once, and of characters that a target should have escaped."""
+    if escape_target(request.target) != request.target:
+        yield "route.redirect.escapes"
     lines = [name.lower() for name, _ in request.headers if name.lower() != "cookie"]
     if len(set(lines)) < len(lines):
         yield from (f"{feature}.lines" for feature in (*features_of(Header), "route.request_headers.add"))
