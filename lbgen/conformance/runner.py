@@ -133,7 +133,8 @@ class EngineSession(Struct):
             if case.script is None or missing.args[0] not in verdicts.listeners:
                 raise
             return CaseState.REFUSED, verdicts.listeners[missing.args[0]], again
-        declared = [n for n in verdicts.near if n.route in needed | {""}]
+        anywhere = not needed and not self.strict  # the oracle finds no route, and another one may have been meant
+        declared = [n for n in verdicts.near if anywhere or n.route in needed | {""}]
         try:
             near = explained_by(case.features, declared, found, habits=self.strict)
             if self.strict or case.script is None:  # scripts of a user's topology name what excuses them

@@ -162,7 +162,7 @@ def _line_choices(headers: Headers, host: str) -> Iterator[Headers]:
     for name, value in headers:
         if name not in _FRAMING:
             lines.setdefault(name, []).append(_CONTROL.sub("?", value))
-    plain = re.sub(r":[^][:]*$", "", host).lower().rstrip(".")
+    plain = re.sub(r":[^][:]*$", "", host).lower().removesuffix(".")
     lines["host"] = [plain if _NAME.fullmatch(plain) else _OTHER]
     for choice in (lambda of: of[-1:], lambda of: of[:1], lambda of: [", ".join(of)]):
         yield tuple((name, value) for name, of in lines.items() for value in choice(of))

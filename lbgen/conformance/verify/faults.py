@@ -127,6 +127,11 @@ def _apart(plan: Plan, route: Route, found: Iterator[ScheduledCase]) -> Iterator
             one = replace(one, case=replace(case, request=asked, params=params))
         elif KeyKind.CLIENT_IP in keys:
             return
+        lines = tuple((x.key.name, f"apart-{number}") for x in (rate, most) if x and x.key.kind is KeyKind.HEADER)
+        if lines:  # some engines count requests without the header together
+            case = one.case
+            params = {**case.params, "request": with_headers(case.params["request"], *lines)} if case.params else {}
+            one = replace(one, case=replace(case, request=with_headers(case.request, *lines), params=params))
         if shared:
             one = replace(one, case=replace(one.case, features=(*case.features, SERVER)))
         if crowded or shared:

@@ -107,9 +107,8 @@ def response_headers(
 
 
 def _server(at: HttpServer) -> Lines:
-    if at.listener.underscores:  # this admits other characters as well, such as dots
+    if at.listener.underscores:
         yield directive("underscores_in_headers", "on")
-        yield directive("ignore_invalid_headers", "off")
 
 
 def _hides(route: Route) -> Iterator[str]:

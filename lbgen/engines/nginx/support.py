@@ -114,8 +114,9 @@ _COMMON: dict[Feature, Verdict] = {
         {"headers_with_underscores.drop.others": "header x.dot"},
     ),
     "headers_with_underscores.pass": habit(
-        "nginx reads a header and its spellings with `_` for `-` or `-` for `_` from one variable",
-        {"headers_with_underscores.pass.rules": "pool"},
+        "nginx reads a header and its spellings with `_` for `-` or `-` for `_` from one variable, and drops fields "
+        "whose names contain further characters, such as dots",
+        {"headers_with_underscores.pass.rules": "pool", "headers_with_underscores.pass.others": "header x.dot"},
     ),
     "route.request_headers.add": emulated("the header is set to the client's value and the added line"),
     "route.response_headers.set": emulated("the endpoint's header is hidden and another one added"),

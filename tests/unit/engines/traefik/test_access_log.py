@@ -53,3 +53,17 @@ def test_an_answer_of_traefik_itself_has_no_endpoint():
 def test_other_lines_are_no_records():
     assert ENGINE.access_record('{"level": "error"}') is None
     assert ENGINE.access_record("[]") is None
+
+
+def test_a_router_on_several_entry_points_has_the_name_of_its_route():
+    """Traefik writes the entry point before it, and not before the routers below it."""
+    names = {
+        "web-all~+@file": "all",
+        "web-web-all~+@file": "web-all",
+        "web-all~+second~2@file": "all",
+        "web-all@file": "web-all",
+        "web-tls~web@file -> web-all~+@file": "web-all",
+        "web-all~+~denied@file": "all",
+    }
+    found = {name: ENGINE.access_record(json.dumps({**LINE, "RouterName": name}))["route"] for name in names}
+    assert found == names
