@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from lbgen.engines.traefik import ENGINE
 
 LINE = {
@@ -53,3 +55,12 @@ def test_an_answer_of_traefik_itself_has_no_endpoint():
 def test_other_lines_are_no_records():
     assert ENGINE.access_record('{"level": "error"}') is None
     assert ENGINE.access_record("[]") is None
+
+
+@pytest.mark.parametrize(
+    "router", ["~no-route~web@file", "web-~refused~web@file", "edge-web@file -> ~no-route~web@file"]
+)
+def test_what_no_route_takes_has_none(router):
+    record = ENGINE.access_record(json.dumps(LINE | {"RouterName": router}))
+    assert record is not None
+    assert record["route"] == ""
