@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from lbgen.plan.auth import ForwardAuth
-from lbgen.plan.facts import bind
 from lbgen.plan.route import Forward
 from lbgen.plan.values import Fact, Placeholder, Value, placeholders_of
 
@@ -15,18 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.plan.listener import Listener
-    from lbgen.plan.route import HeaderEdits, Route
-
-
-def bind_edits(edits: HeaderEdits, route: str, listener: Listener) -> HeaderEdits:
-    """The same for all values of `edits`."""
-    if not edits.is_dynamic:
-        return edits
-    return replace(
-        edits,
-        set=tuple((name, bind(value, route, listener)) for name, value in edits.set),
-        add=tuple((name, bind(value, route, listener)) for name, value in edits.add),
-    )
+    from lbgen.plan.route import Route
 
 
 def request_values(route: Route) -> list[Value]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from lbgen.spec.placeholders import Mention, split_text
 if TYPE_CHECKING:
     from lbgen.spec.error_pages import ErrorPages
     from lbgen.spec.model import TopologyModel
-    from lbgen.spec.route import HeaderEdits
+    from lbgen.spec.route import HeaderEdits, Route
 
 Place = Enum("Place", "REQUEST RESPONSE BODY REDIRECT PAGE LOGIN")
 SHARED = (Place.PAGE, Place.LOGIN)
@@ -39,17 +39,18 @@ class WrittenText(Struct, frozen=True):
 
 def written_texts(model: TopologyModel) -> Iterator[WrittenText]:
     """All of them, in the order of the models."""
-    yield from _edits("response_headers", model.response_headers, Place.RESPONSE, None)
-    yield from _pages("error_pages", model.error_pages, None)
+    yield from _shared(model, "", None)
     for name, listener in model.listeners.items():
-        yield from _pages(f"listeners.{name}.error_pages", listener.error_pages, None)
+        if listener.error_pages is not None:
+            yield from _pages(f"listeners.{name}.error_pages", listener.error_pages, None)
     for index, route in enumerate(model.routes):
         field = f"routes[{index}]"
-        yield from _edits(f"{field}.request_headers", route.request_headers, Place.REQUEST, index)
+        if route.request_headers is not None:
+            yield from _edits(f"{field}.request_headers", route.request_headers, Place.REQUEST, index)
         for number, target in enumerate(route.forward or ()):
-            place = f"{field}.forward[{number}].request_headers"
-            yield from _edits(place, target.request_headers, Place.REQUEST, index)
-        yield from _edits(f"{field}.response_headers", route.response_headers, Place.RESPONSE, index)
+            if target.request_headers is not None:
+                place = f"{field}.forward[{number}].request_headers"
+                yield from _edits(place, target.request_headers, Place.REQUEST, index)
         if (respond := route.respond) is not None:
             media = respond.headers.get("content-type", "")
             yield WrittenText(f"{field}.respond.body", respond.body, Place.BODY, index, media)
@@ -60,18 +61,26 @@ def written_texts(model: TopologyModel) -> Iterator[WrittenText]:
                 yield WrittenText(f"{field}.redirect.{key}", address, Place.REDIRECT, index)
         if route.auth is not None and route.auth.forward is not None and route.auth.forward.redirect_to is not None:
             yield WrittenText(f"{field}.auth.forward.redirect_to", route.auth.forward.redirect_to, Place.LOGIN, index)
-        yield from _pages(f"{field}.error_pages", route.error_pages, index)
+        if route.response_headers is not None or route.error_pages is not None:
+            yield from _shared(route, f"{field}.", index)
 
 
-def _pages(field: str, pages: ErrorPages | None, route: int | None) -> Iterator[WrittenText]:
+def _shared(of: TopologyModel | Route, field: str, route: int | None) -> Iterator[WrittenText]:
+    """Those of fields that the topology and its routes have."""
+    if of.response_headers is not None:
+        yield from _edits(f"{field}response_headers", of.response_headers, Place.RESPONSE, route)
+    if of.error_pages is not None:
+        yield from _pages(f"{field}error_pages", of.error_pages, route)
+
+
+def _pages(field: str, pages: ErrorPages, route: int | None) -> Iterator[WrittenText]:
     """Those in the topology; a file is literal."""
-    for key, page in (pages or {}).items():
+    for key, page in pages.items():
         if page.body is not None:
             yield WrittenText(f"{field}.{key}.body", page.body, Place.PAGE, route, page.content_type or "")
 
 
-def _edits(field: str, edits: HeaderEdits | None, place: Place, route: int | None) -> Iterable[WrittenText]:
-    if edits is None:
-        return ()
-    both = (("set", edits.set), ("add", edits.add))
-    return [WrittenText(f"{field}.{key}.{n}", value, place, route) for key, pairs in both for n, value in pairs.items()]
+def _edits(field: str, edits: HeaderEdits, place: Place, route: int | None) -> Iterator[WrittenText]:
+    for key, values in (("set", edits.set), ("add", edits.add)):
+        for name, value in values.items():
+            yield WrittenText(f"{field}.{key}.{name}", value, place, route)
