@@ -59,11 +59,15 @@ def print_verdicts(columns: Mapping[str, Sequence[Answer]], titles: Mapping[str,
 
 
 def _broken(label: str, room: int) -> str:
-    """A name that is too long for its column on two lines, broken after a dot or an underscore."""
-    if len(label) <= room:
-        return label
-    end = max(label.rfind(each, 0, room) for each in "._") + 1
-    return f"{label[:end]}\n  {label[end:]}" if end else label
+    """A name that is too long for its column on several lines, broken after dots and underscores."""
+    lines, indent = [], ""
+    while len(indent) + len(label) > room:
+        end = max(label.rfind(each, 0, room - len(indent)) for each in "._") + 1
+        if not end:
+            break
+        lines.append(f"{indent}{label[:end]}")
+        label, indent = label[end:], "  "
+    return "\n".join((*lines, f"{indent}{label}"))
 
 
 def _cell(answer: Answer) -> Text:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -32,7 +33,7 @@ README = re.search(r"runs with `([^`]+)`", (EXAMPLE / "README.md").read_text(enc
 PAGE = "/app/echo?x=1&y=a%20b"
 FORGED = {"X-Auth-Request-User": "root", "X-Auth-Request-Email": "root@shop.example"}
 # How it is asked: as in the example, and for programs, as its README says.
-WAYS: dict[str, dict[str, str]] = {"page": {}, "401": {"path": "/oauth2/auth", "redirect_to": "/oauth2/start"}}
+WAYS: dict[str, dict[str, str]] = {"page": {}, "401": {"path": "/oauth2/auth", "redirect_to": "/oauth2/start?rd={uri}"}}
 
 
 @contextmanager
@@ -82,9 +83,13 @@ def both(places: Places, subject: EngineUnderTest, proxy: int, request: pytest.F
         web = {**data["listeners"]["web"], "address": "127.0.0.1"}
         tls = {"certificates": [{"cert": "local.crt", "key": "local.key"}]}
         data["listeners"] = {PLAIN: {**web, "port": ports[PLAIN]}, SECURE: {**web, "port": ports[SECURE], "tls": tls}}
-        for pool, port in (("app", ports["http"]), ("oauth2-proxy", proxy)):
+        for pool in data["pools"]:
+            port = proxy if pool == "oauth2-proxy" else ports["http"]
             data["pools"][pool]["endpoints"] = [{"address": f"127.0.0.1:{port}"}]
-        data["routes"][-1]["auth"]["forward"] |= WAYS[request.param]
+        [app] = [route for route in data["routes"] if route["name"] == "app"]
+        app["auth"]["forward"] |= WAYS[request.param]
+        for users in EXAMPLE.glob("*.htpasswd"):
+            shutil.copy(users, places.folder)
         return load(data)
 
     return places.serve(subject, f"{name(subject)}, oauth2-proxy {request.param}", loaded, "/healthz")
@@ -122,11 +127,11 @@ def test_a_login(both: Both, listener: str) -> None:
         assert client.get(PAGE, headers=FORGED, follow_redirects=False).status_code == 302
 
 
-@pytest.mark.parametrize("both", ["page"], indirect=True)
 def test_the_login_leads_back_to_the_page(both: Both) -> None:
     with browser(both.through) as client:
         answer = client.get(PAGE)
-        assert answer.url.raw_path.decode() == PAGE
+        # {uri} is put into redirect_to as it is, so that the login reads the rest of its query as fields of its own.
+        assert answer.url.raw_path.decode() == (PAGE.partition("&")[0] if "401" in both.through.label else PAGE)
         assert account(answer)["x-auth-request-user"] == USER
 
 

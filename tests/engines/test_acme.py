@@ -111,8 +111,8 @@ def agent_log() -> str:
     return "".join(each.read_text() for each in files if each.is_file())
 
 
-def store() -> Path:
-    return issued_certificates.store_folder("certified")
+def store(name: str = "certified") -> Path:
+    return issued_certificates.store_folder(name)
 
 
 def clients(port: int = SECURE, *, fresh: bool = False) -> AbstractContextManager[Traffic]:
@@ -163,17 +163,18 @@ def test_the_next_stack_uses_what_is_there(tmp_path):
 def test_what_is_revoked_is_ordered_again(tmp_path):
     with pebble.authority(tmp_path / "pebble", WEB, AUTHORITY) as authority, serving(authority):
         first = wait_issued()
-        _revoke(authority, first)
+        revoke(authority, first, store())
         lbgen.reload(lbgen.load(topology(authority)))  # asks at once; else after the time that the authority says
         assert wait_issued(other_than=first.serial_number)
 
 
-def _revoke(authority: pebble.Authority, certificate: x509.Certificate) -> None:
+def revoke(authority: pebble.Authority, certificate: x509.Certificate, where: Path) -> None:
+    """By the account in that store."""
     from acme import messages
     from acme.client import ClientNetwork, ClientV2
     from josepy import jwa, jwk
 
-    [file] = store().glob("account-*")
+    [file] = where.glob("account-*")
     saved = json.loads(file.read_text())
     account = messages.RegistrationResource(uri=saved["uri"], body=messages.Registration())
     network = ClientNetwork(jwk.JWK.from_json(saved["key"]), account, alg=jwa.ES256, verify_ssl=str(authority.ca))

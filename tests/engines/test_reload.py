@@ -84,6 +84,26 @@ def test_no_request_is_lost(name, version):
         assert found.engines[0].running
 
 
+@pytest.mark.parametrize("name", ENGINES)
+def test_services_are_asked_meanwhile(name):
+    """HAProxy asks by a socket of its own, which the new process takes over."""
+    need(name)
+
+    def guarded(*routes: str) -> Topology:
+        made = topology(name, engine(name).versions[0], *routes)
+        made["pools"]["sso"] = {"endpoints": [{"address": "10.9.0.9:80"}]}
+        made["listeners"]["web"]["auth"] = {"forward": {"pool": "sso", "response_headers": ["x-user"]}}
+        return made
+
+    with lbgen.up(lbgen.load(guarded("one")), engine=name, accept=("all",), runtime="local"):
+        with traffic(PORT) as kept, traffic(PORT, fresh=True) as new:
+            for routes in (("two",), ("one", "two"), ("one",)):
+                lbgen.reload(lbgen.load(guarded(*routes)))
+                time.sleep(0.3)
+        assert (kept.lost, new.lost) == ([], [])
+        assert min(kept.good, new.good) > 50
+
+
 def shape(name: str) -> Topology:
     return topology(name, engine(name).versions[0], "one")
 

@@ -149,3 +149,15 @@ def test_explaining_twice_the_routes_costs_twice(shape: str, name: str) -> None:
 
     found = growth(explaining, ROUTES)
     assert found.linear, found
+
+
+@pytest.mark.parametrize("work", [lbgen.render, lbgen.explain], ids=["render", "explain"])
+def test_twice_the_routes_cost_twice_on_aws(work: Callable[..., object]) -> None:
+    """Of plain routes, as it refuses others."""
+
+    def working(routes: int) -> Callable[[], object]:
+        found = plan("plain", routes, listeners=2)
+        return lambda: work(found, engine="aws", accept=("all",))
+
+    found = growth(working, ROUTES)
+    assert found.linear, found

@@ -80,6 +80,8 @@ def verify_deployed(
     listener, EngineError LB437 where nothing answers.
     """
     begun = time.monotonic()
+    if ":" in client:
+        raise _wrong(f"requests go over IPv4, and {client} is no address of it", "write the IPv4 address of this host")
     addresses = {name: _address(plan, name, url) for name, url in _by_listener(plan, urls).items()}
     client = client or _own_address(addresses.values())
     version = target_version(target, plan.options(target.name).version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -48,10 +49,8 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
 def _command(template: Template) -> str:
     """What deploys the template, with the parameters that have no default."""
     needed = " ".join(f"{name}=..." for name in template.required)
-    return (
-        f"aws cloudformation deploy --template-file {FILE} --stack-name {template.plan.name} \\\n"
-        f"  --parameter-overrides {needed}"
-    )
+    stack = re.sub("[^a-z0-9]", "-", template.plan.name)  # a stack's name has letters, digits and hyphens
+    return f"aws cloudformation deploy --template-file {FILE} --stack-name {stack} \\\n  --parameter-overrides {needed}"
 
 
 def _add_load_balancer(template: Template, name: str, served: Sequence[Listener], settings: Mapping[str, str]) -> None:

@@ -14,8 +14,11 @@ _VERDICTS: dict[Feature, Verdict] = {
     # Listeners.
     "listener.l7": documented("a listener of an Application Load Balancer"),
     "listener.l4.tcp": documented("a listener of a Network Load Balancer"),
-    "listener.l4.udp": documented("a listener of a Network Load Balancer"),
-    "listener.tls": documented("certificates of ACM by ARN, a parameter for each listener"),
+    "listener.l4.udp": documented("a listener of a Network Load Balancer; endpoints see the client's address"),
+    "listener.tls": approximate(
+        "certificates of ACM by ARN, a parameter for each; clients that ask for a name in none of them get the first, "
+        "where other engines refuse the handshake"
+    ),
     "listener.tls.acme": refused(
         "ACM issues certificates there: write `certificates`, and their ARN in `engines: { aws: { certificate_arns } }`"
     ),
@@ -31,7 +34,7 @@ _VERDICTS: dict[Feature, Verdict] = {
         "an Application Load Balancer takes the peer's address for the client's in rules, and appends to any "
         "X-Forwarded-For"
     ),
-    "listener.access": documented("the security group, whose rules only allow"),
+    "listener.access": approximate("the security group, whose rules only allow: others get no answer, and no 403"),
     "listener.timeouts": approximate(
         "`keepalive` is `client_keep_alive.seconds` of the load balancer, from 60 s to 7 days; slow heads and bodies "
         "are cut by its idle timeout"

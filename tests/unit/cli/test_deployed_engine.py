@@ -145,6 +145,7 @@ def test_urls_and_options_of_what_is_deployed() -> None:
         ("--against", "shop"): "is not [LISTENER=]URL",
         ("--against", "http://127.0.0.1", "--faults", "3"): "--against starts nothing",
         ("--client", "127.0.0.1"): "write --against URL",
+        ("--against", "http://127.0.0.1", "-e", "aws", "--client", "::1"): "LB437: requests go over IPv4",
         ("--against", "http://127.0.0.1", "-e", "aws", "-e", "nginx"): "LB437: what is deployed is of one engine",
         ("--against", "nowhere=http://127.0.0.1", "-e", "aws"): "LB437: there is no listener 'nowhere'",
         ("--against", "https://127.0.0.1", "-e", "aws"): "is no URL of the listener",

@@ -204,8 +204,8 @@ def test_no_rule_is_on_what_auth_makes(value: object) -> None:
     ("auth", "service"),
     [
         ({"forward": {"pool": "sso"}}, "sso"),
-        ({"forward": {"url": "http://10.0.0.9:9091/verify"}}, "auth-10.0.0.9-9091"),
-        ({"jwt": {"issuer": ISSUER, "audience": ["shop"], "jwks": "http://10.0.0.9/keys"}}, "auth-10.0.0.9-80"),
+        ({"forward": {"url": "http://10.0.0.9:9091/verify"}}, "10.0.0.9-9091"),
+        ({"jwt": {"issuer": ISSUER, "audience": ["shop"], "jwks": "http://10.0.0.9/keys"}}, "10.0.0.9-80"),
     ],
 )
 def test_no_stand_in_admits_requests_to_endpoints_of_their_own(auth: dict[str, Any], service: str) -> None:
