@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Listener
+from lbgen.plan.model import Listener
 
 ADMIN = "lbgen-admin"
 ACCESS_LOG = "access.log"

@@ -25,13 +25,13 @@ from lbgen.engines.traefik.matching import (
 )
 from lbgen.engines.traefik.names import MARK
 from lbgen.engines.traefik.prefix_trees import FIRST, MOST, Tree
+from lbgen.engines.traefik.routes import Routes
 from lbgen.engines.traefik.tls import find_options
 from lbgen.plan.model import HostPattern, Listener, Mode, Plan, Rule
 from lbgen.plan.path_conditions import Path, PrefixPath
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.engines.traefik.routes import Routes
 
     _Router = tuple[str, str, dict[str, Data]]  # name, topology field, data
 
