@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.conformance.curl import curl
-from lbgen.conformance.difference import Difference  # noqa: TC001  # the schema of `Result` names it
+from lbgen.conformance.difference import Difference  # the schema of `Result` names it
 from lbgen.conformance.expected_difference import (
     USUAL,
     MissingDifferenceError,
@@ -27,6 +27,7 @@ from lbgen.conformance.transport import transport_for
 from lbgen.conformance.wait_ready import ServingEngine, unusual_pools, wait_ready
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import Level, NeedsKernel, engine, runs_in_kernel
+from lbgen.plan.model import Plan
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.docker.single_engine import serve
 from lbgen.runtime.local.network import admit_loopback_clients, network
@@ -36,7 +37,6 @@ from lbgen.runtime.standins.server import StandInServers, stand_in_servers
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case, CaseFile
     from lbgen.conformance.engine_under_test import EngineUnderTest
-    from lbgen.plan.model import Plan
 
 _PARALLEL = 6  # cases of one engine at a time, so that waiting for timeouts overlaps
 # No binary, no root: the engine could not be tried at all.
@@ -133,7 +133,8 @@ class EngineSession(Struct):
             if case.script is None or missing.args[0] not in verdicts.listeners:
                 raise
             return CaseState.REFUSED, verdicts.listeners[missing.args[0]], again
-        declared = [n for n in verdicts.near if n.route in needed | {""}]
+        anywhere = not needed and not self.strict  # the oracle finds no route, and another one may have been meant
+        declared = [n for n in verdicts.near if anywhere or n.route in needed | {""}]
         try:
             near = explained_by(case.features, declared, found, habits=self.strict)
             if self.strict or case.script is None:  # scripts of a user's topology name what excuses them

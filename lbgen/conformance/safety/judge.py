@@ -14,13 +14,12 @@ from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.forwarding import client_fields
 from lbgen.plan.model import Forward, Listener, Plan, Rewrite, Route
 from lbgen.plan.request import Headers, Request
-from lbgen.plan.simulate import simulate
+from lbgen.plan.simulate import Outcome, simulate
 from lbgen.plan.values import Fact, Template, placeholders_of
 
 if TYPE_CHECKING:
     from lbgen.conformance.safety.corpus import Attack
     from lbgen.conformance.safety.endpoint import Arrival, Message
-    from lbgen.plan.simulate import Outcome
 
 _NEVER_SERVED = ("TRACE", "CONNECT")
 _HOP = frozenset(
@@ -162,7 +161,7 @@ def _line_choices(headers: Headers, host: str) -> Iterator[Headers]:
     for name, value in headers:
         if name not in _FRAMING:
             lines.setdefault(name, []).append(_CONTROL.sub("?", value))
-    plain = re.sub(r":[^][:]*$", "", host).lower().rstrip(".")
+    plain = re.sub(r":[^][:]*$", "", host).lower().removesuffix(".")
     lines["host"] = [plain if _NAME.fullmatch(plain) else _OTHER]
     for choice in (lambda of: of[-1:], lambda of: of[:1], lambda of: [", ".join(of)]):
         yield tuple((name, value) for name, of in lines.items() for value in choice(of))

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE, labelled_drafts, matching_draft, overlapping_drafts
+from lbgen.conformance.expected_difference import escape_target
 from lbgen.conformance.transport import without_verification
 from lbgen.conformance.verify.cases import (
     SERVER,
@@ -110,17 +111,21 @@ def request_cases(plan: Plan, client: str, *, most: int, seed: int, handshakes: 
         Case(
             f"{ask.clause}/{n}",
             ask.clause,
-            replace(ask.request, client=distinct_client(n) or client)
-            if limited and ask.request.client == client
-            else ask.request,
+            _from_another(plan, ask.request, n) if limited and ask.request.client == client else ask.request,
             Expect(),
-            features=(*_of_repeats(ask.request), *_also(plan, ask.request)),
+            features=(*_of_spelling(ask.request), *_also(plan, ask.request)),
             transport=without_verification(plan.listener(ask.request.listener), ask.request),
             tries_fields=ask.fields,
         )
         for n, ask in enumerate(found, 1)
     )
     return (*requests, *(_handshakes(plan, client) if handshakes else ()))
+
+
+def _from_another(plan: Plan, request: Request, number: int) -> Request:
+    """The request of a client that no other case has, unless rules ask for this one."""
+    other = replace(request, client=distinct_client(number) or request.client)
+    return other if simulate(plan, other).route == simulate(plan, request).route else request
 
 
 def _handshakes(plan: Plan, client: str) -> Iterator[Case]:
@@ -311,9 +316,11 @@ def _edited(route: Route) -> Iterator[str]:
         yield from edits.remove
 
 
-def _of_repeats(request: Request) -> Iterator[str]:
-    """Parts of clauses whose verdict may excuse what an engine makes of a header that comes on several lines, and of
-    parameters and cookies that are there more than once."""
+def _of_spelling(request: Request) -> Iterator[str]:
+    """Parts of clauses whose verdict may excuse what an engine makes of a header that comes on several lines, of
+    parameters and cookies that are there more than once, and of characters that a target should have escaped."""
+    if escape_target(request.target) != request.target:
+        yield "route.redirect.escapes"
     lines = [name.lower() for name, _ in request.headers if name.lower() != "cookie"]
     if len(set(lines)) < len(lines):
         yield from (f"{feature}.lines" for feature in (*features_of(Header), "route.request_headers.add"))
@@ -321,4 +328,4 @@ def _of_repeats(request: Request) -> Iterator[str]:
     for subject, text, mark in ((Query, request.target.partition("?")[2], "&"), (Cookie, cookies, ";")):
         given = [part.partition("=")[0].strip() for part in text.split(mark)]
         if len(set(given)) < len(given):
-            yield from (f"{feature}.routes" for feature in features_of(subject))
+            yield from (f"{feature}.{part}" for feature in features_of(subject) for part in ("routes", "repeated"))

@@ -4,7 +4,6 @@ rates, limits, splits and mirrors; `pools` has those of each pool."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -13,6 +12,7 @@ from lbgen.conformance.verify.cases import (
     ScheduledCase,
     alone_case,
     distinct_client,
+    is_served,
     reached_fields,
     route_requests,
     script_case,
@@ -21,11 +21,9 @@ from lbgen.conformance.verify.cases import (
 from lbgen.conformance.verify.coverage import named
 from lbgen.conformance.verify.pools import MOST, TIMES, deviation_bounds, hold_time
 from lbgen.plan.model import Forward, Listener, Mode, Plan, PoolProtocol, Route
-from lbgen.plan.policy import REPLAYED_BODY, Access, Key, KeyKind, RateLimit
+from lbgen.plan.policy import REPLAYED_BODY, Key, KeyKind, RateLimit
+from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
-
-if TYPE_CHECKING:
-    from lbgen.plan.request import Request
 
 _REFILL = 3  # seconds in which tokens that other cases took have surely come back
 _RAREST = 0.04  # share of a pool whose answers are waited for
@@ -44,27 +42,26 @@ def policy_cases(plan: Plan, client: str) -> Iterator[ScheduledCase]:
             if route.name in seen:
                 continue
             seen.add(route.name)
-            yield from _limits(plan.listener(hit.listener), route, hit)
+            yield from _limits(plan, route, hit)
             if isinstance(route.action, Forward) and route.rate_limit is None and route.concurrency is None:
                 yield from _forwarded(plan, route, route.action, hit, seen)
 
 
-def _limits(listener: Listener, route: Route, hit: Request) -> Iterator[ScheduledCase]:
+def _limits(plan: Plan, route: Route, hit: Request) -> Iterator[ScheduledCase]:
     rate, most = route.rate_limit, route.concurrency
-    access = (listener.access, route.access)
     spent = rate is not None and _shares_tokens(rate, hit.client) and rate.burst * rate.seconds > _REFILL * rate.amount
     if (
         rate is not None
         and not spent
         and rate.burst <= MOST
-        and (asked := _keyed(hit, rate.key, 1, access)) is not None
+        and (asked := _keyed(plan, route, hit, rate.key, 1)) is not None
     ):
         params = {"request": asked, "burst": rate.burst, "per_second": rate.amount / rate.seconds}
         yield alone_case("5.rate", "rate_holds", hit, params, ("route.rate_limit",), route.name)
     enough = rate is None or rate.burst > (most.max if most is not None else 0) + 2
     if most is None or most.max > MOST or not isinstance(route.action, Forward) or not enough:
         return
-    if (asked := _keyed(hit, most.key, 2, access)) is not None:
+    if (asked := _keyed(plan, route, hit, most.key, 2)) is not None:
         params = {"request": asked, "most": most.max, "status": 429, "hold_ms": hold_time(route)}
         yield alone_case("5.concurrency", "concurrency_holds", hit, params, ("route.concurrency",), route.name)
 
@@ -74,14 +71,15 @@ def _shares_tokens(rate: RateLimit, client: str) -> bool:
     return rate.key.kind is KeyKind.ROUTE or (rate.key.kind is KeyKind.CLIENT_IP and client.startswith("127."))
 
 
-def _keyed(hit: Request, key: Key, number: int, access: tuple[Access | None, ...]) -> Request | None:
+def _keyed(plan: Plan, route: Route, hit: Request, key: Key, number: int) -> Request | None:
     """`hit` with a value of the key that no other case uses; None when there is none."""
     if key.kind is KeyKind.HEADER:
         return with_headers(hit, (key.name, f"verify-{number}"))
     if key.kind is not KeyKind.CLIENT_IP or hit.client.startswith("127."):
         return hit
-    client = distinct_client(90_000 + number, *access)
-    return None if client is None else replace(hit, client=client)
+    client = distinct_client(90_000 + number, plan.listener(hit.listener).access, route.access)
+    asked = hit if client is None else replace(hit, client=client)
+    return asked if client is not None and is_served(plan, route, asked) else None
 
 
 def _forwarded(plan: Plan, route: Route, action: Forward, hit: Request, seen: set[str]) -> Iterator[ScheduledCase]:

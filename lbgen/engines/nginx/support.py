@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 
 from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, Verdict, VerdictTable, approximate, emulated, habit, refused
@@ -11,9 +9,7 @@ from lbgen.engines.conditions import condition_verdicts
 from lbgen.engines.difference_shows import where_lines_remain
 from lbgen.engines.nginx.matching import CONDITIONS
 from lbgen.plan.conditions import Header, features_of
-
-if TYPE_CHECKING:
-    from lbgen.plan.features import Feature
+from lbgen.plan.features import Feature
 
 NEW, OLD = "1.31", "1.22"
 
@@ -114,8 +110,9 @@ _COMMON: dict[Feature, Verdict] = {
         {"headers_with_underscores.drop.others": "header x.dot"},
     ),
     "headers_with_underscores.pass": habit(
-        "nginx reads a header and its spellings with `_` for `-` or `-` for `_` from one variable",
-        {"headers_with_underscores.pass.rules": "pool"},
+        "nginx reads a header and its spellings with `_` for `-` or `-` for `_` from one variable, and drops fields "
+        "whose names contain further characters, such as dots",
+        {"headers_with_underscores.pass.rules": "pool", "headers_with_underscores.pass.others": "header x.dot"},
     ),
     "route.request_headers.add": emulated("the header is set to the client's value and the added line"),
     "route.response_headers.set": emulated("the endpoint's header is hidden and another one added"),

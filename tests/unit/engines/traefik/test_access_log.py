@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from lbgen.engines.traefik import ENGINE
 
 LINE = {
@@ -53,3 +55,26 @@ def test_an_answer_of_traefik_itself_has_no_endpoint():
 def test_other_lines_are_no_records():
     assert ENGINE.access_record('{"level": "error"}') is None
     assert ENGINE.access_record("[]") is None
+
+
+def test_a_router_on_several_entry_points_has_the_name_of_its_route():
+    """Traefik writes the entry point before it, and not before the routers below it."""
+    names = {
+        "web-all~+@file": "all",
+        "web-web-all~+@file": "web-all",
+        "web-all~+second~2@file": "all",
+        "web-all@file": "web-all",
+        "web-tls~web@file -> web-all~+@file": "web-all",
+        "web-all~+~denied@file": "all",
+    }
+    found = {name: ENGINE.access_record(json.dumps({**LINE, "RouterName": name}))["route"] for name in names}
+    assert found == names
+
+
+@pytest.mark.parametrize(
+    "router", ["~no-route~web@file", "web-~refused~web@file", "edge-web@file -> ~no-route~web@file"]
+)
+def test_what_no_route_takes_has_none(router):
+    record = ENGINE.access_record(json.dumps(LINE | {"RouterName": router}))
+    assert record is not None
+    assert record["route"] == ""
