@@ -18,6 +18,8 @@ from lbgen.runtime.common.driver import (
     RELOAD_SECONDS,
     REPORTED_AT_START,
     START_SECONDS,
+    Decision,
+    GroupDecision,
     Progress,
     ReloadOptions,
     Step,
@@ -28,7 +30,7 @@ from lbgen.runtime.common.selection import for_routes
 from lbgen.runtime.json_types import SwapResult
 from lbgen.runtime.orchestrators import model as orchestrated
 from lbgen.runtime.orchestrators import run as orchestrators
-from lbgen.runtime.orchestrators.model import Options
+from lbgen.runtime.orchestrators.model import Deployment, Options
 from lbgen.runtime.registry import docker_unreachable
 from lbgen.runtime.results import Stack
 from lbgen.runtime.stack_request import (
@@ -42,6 +44,7 @@ from lbgen.runtime.stack_request import (
     usable_files,
 )
 from lbgen.runtime.stacks import down, logs, ps, requests
+from lbgen.runtime.swap import Proof
 from lbgen.runtime.swap import verify_and_swap as swap_engines
 from lbgen.runtime.tiers.rollout import TiersRequest, with_name
 from lbgen.runtime.tiers.rollout import preview as preview_tiers
@@ -50,9 +53,6 @@ from lbgen.runtime.tiers.rollout import up as tiers_up
 if TYPE_CHECKING:
     from lbgen.conformance.preview import Preview
     from lbgen.conformance.verify.report import Report
-    from lbgen.runtime.common.driver import Decision, GroupDecision
-    from lbgen.runtime.orchestrators.model import Deployment
-    from lbgen.runtime.swap import Proof
     from lbgen.spec.load import Topology
 
 __all__ = [

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lbgen.codes import CODES
+from lbgen.json_types import FindingRecord
 from lbgen.severity import Severity
-
-if TYPE_CHECKING:
-    from lbgen.json_types import FindingRecord
 
 __all__ = [
     "Diagnostic",

@@ -19,17 +19,16 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.agent import acme_state
+from lbgen.agent.acme_client import AcmeClient
 from lbgen.agent.acme_state import CertificateState
 from lbgen.agent.certificate_store import CertificateStore, Pair, put
 from lbgen.agent.challenge_server import challenge_server
 from lbgen.agent.steering import signal_engine
+from lbgen.engines.acme_spec import AcmeSpec, OrderedCertificate
 from lbgen.plan.acme import CHALLENGE_PATH
 
 if TYPE_CHECKING:
     from http.server import ThreadingHTTPServer
-
-    from lbgen.agent.acme_client import AcmeClient
-    from lbgen.engines.acme_spec import AcmeSpec, OrderedCertificate
 
 FIRST_SECONDS, MOST_SECONDS = 60.0, 6 * 3600.0  # between two orders of a certificate after failures; it doubles
 _LOOK_SECONDS = 5.0  # for what another agent has put into the store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from acme import challenges, errors, messages
 from acme.client import ClientNetwork, ClientV2
@@ -15,15 +15,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from josepy.errors import Error as JoseError
 from josepy.jwa import ES256
 from josepy.jwk import JWK, JWKEC
-from requests import RequestException
+from requests import RequestException, Response
 
 from lbgen.agent.certificate_store import CertificateStore, put
+from lbgen.engines.acme_spec import OrderedCertificate
 from lbgen.version import VERSION
-
-if TYPE_CHECKING:
-    from requests import Response
-
-    from lbgen.engines.acme_spec import OrderedCertificate
 
 _SYSTEM = Path("/etc/ssl/certs/ca-certificates.crt")  # else the library's own list
 _LIMITED = (429, 503)  # statuses with a Retry-After

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 
 from lbgen.agent import metric_names as names
-
-if TYPE_CHECKING:
-    from lbgen.engines.metrics_spec import ConnectionRecord, MetricsSpec
+from lbgen.engines.metrics_spec import ConnectionRecord, MetricsSpec
 
 Labels = tuple[str, ...]
 _CLASSES = {str(number): f"{number}xx" for number in range(1, 6)}

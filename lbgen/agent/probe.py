@@ -6,7 +6,6 @@ import asyncio
 import os
 import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import h2.config
 import h2.connection
@@ -14,9 +13,7 @@ import h2.events
 import h2.exceptions
 
 from lbgen.agent.proxy_header import own_proxy_header
-
-if TYPE_CHECKING:
-    from lbgen.engines.agent_spec import CheckedPool, CheckTls, Target
+from lbgen.engines.agent_spec import CheckedPool, CheckTls, Target
 
 _HEAD = 65_536  # bytes read of a response
 _AGENT = "lbgen-agent"

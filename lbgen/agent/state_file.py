@@ -7,16 +7,13 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec.structs
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lbgen.engines.agent_spec import AgentSpec
 from lbgen.engines.health import Condition, State
-
-if TYPE_CHECKING:
-    from lbgen.engines.agent_spec import AgentSpec
 
 FULL = 100
 _TENTHS = 10

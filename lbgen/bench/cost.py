@@ -25,13 +25,13 @@ from lbgen.bench.subjects import Subject, Unit, running
 from lbgen.bench.target import choose_target
 from lbgen.bench.without import Variant, variants
 from lbgen.diagnostics import Diagnostic, UsageError
+from lbgen.engines.api import Engine
 from lbgen.json_types import Printed
+from lbgen.plan.request import Request
 from lbgen.runtime.common.driver import no_progress
+from lbgen.runtime.local.messages import EngineChoice
 
 if TYPE_CHECKING:
-    from lbgen.engines.api import Engine
-    from lbgen.plan.request import Request
-    from lbgen.runtime.local.messages import EngineChoice
     from lbgen.spec.load import Topology
 
 WHOLE = "whole"

@@ -14,17 +14,17 @@ from lbgen.bench.report import MeasuredEngine, UnmeasuredEngine, Why
 from lbgen.conformance.runner import CaseState
 from lbgen.conformance.verify.run import verify
 from lbgen.diagnostics import Diagnostic
+from lbgen.engines.api import EndpointRules, Engine
 from lbgen.engines.rendered import render_with
+from lbgen.plan.model import Plan
 from lbgen.plan.overlay import with_version
 from lbgen.runtime.local.decide import choose
+from lbgen.runtime.local.messages import EngineChoice
 from lbgen.runtime.stack_request import chosen_engines
 
 if TYPE_CHECKING:
     from lbgen.conformance.verify.jobs import JobProgress
     from lbgen.conformance.verify.report import Report
-    from lbgen.engines.api import EndpointRules, Engine
-    from lbgen.plan.model import Plan
-    from lbgen.runtime.local.messages import EngineChoice
 
 
 def verified_engines(

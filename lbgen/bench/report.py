@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta
 
 from lbgen.bench.load import Load, LoadShape
-from lbgen.diagnostics import counted
+from lbgen.diagnostics import Diagnostic, counted
 from lbgen.json_types import FindingRecord, Printed
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
     from lbgen.bench.target import LoadTarget
-    from lbgen.diagnostics import Diagnostic
 
 DIRECT = "direct"
 NEAR_DIRECT = 0.8  # of the direct rate, from which on the endpoint or wrk may be what limits an engine

@@ -27,14 +27,14 @@ from lbgen.bench.subjects import BODY_BYTES, Unit, running
 from lbgen.bench.target import LoadTarget, choose_target
 from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, UsageError
+from lbgen.engines.api import Engine
 from lbgen.plan.model import Plan
+from lbgen.plan.request import Request
 from lbgen.plan.resolve import plan as resolve
 from lbgen.runtime.common.driver import no_progress
 from lbgen.runtime.common.selection import configured
 
 if TYPE_CHECKING:
-    from lbgen.engines.api import Engine
-    from lbgen.plan.request import Request
     from lbgen.spec.load import Topology
 
 CONNECTIONS = (50, 250)

@@ -29,14 +29,14 @@ from lbgen.plan.model import Metrics, Plan
 from lbgen.plan.overlay import with_endpoints, with_workers
 from lbgen.runtime.common.ports import accepts
 from lbgen.runtime.common.processes import group_members
+from lbgen.runtime.local.engine_process import EngineProcess
+from lbgen.runtime.local.messages import EngineChoice
 from lbgen.runtime.local.network import Network, free_pair, network
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.local.spawn import User, spawn, stop
 
 if TYPE_CHECKING:
     from lbgen.bench.target import LoadTarget
-    from lbgen.runtime.local.engine_process import EngineProcess
-    from lbgen.runtime.local.messages import EngineChoice
 
 BODY_BYTES = 5120
 Delay = float | tuple[float, float]

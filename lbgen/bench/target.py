@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,11 +13,9 @@ from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, Protocol
 from lbgen.plan.pool import PoolProtocol
+from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate, simulate_l4
-
-if TYPE_CHECKING:
-    from lbgen.plan.request import Request
-    from lbgen.plan.tls import ListenerTls
+from lbgen.plan.tls import ListenerTls
 
 _HINT = "--url HTTP-URL chooses another request; `lbgen route` says what a request meets"
 

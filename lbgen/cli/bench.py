@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 from msgspec.structs import replace
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
 import lbgen
@@ -26,12 +27,10 @@ from lbgen.cli.output import console, print_json
 from lbgen.cli.route import build_request, choose_listener, parse_url
 from lbgen.cli.topology_files import TopologyFiles, topology_option
 from lbgen.plan.model import Mode, Plan
+from lbgen.plan.request import Request
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from lbgen.bench.load import BenchProgress
-    from lbgen.plan.request import Request
 
 MOST_CONNECTIONS = 10_000
 MOST_RATE = 100_000

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 from rich import box
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -32,8 +33,6 @@ from lbgen.bench.tables import (
 from lbgen.html.bench_page import bench_to_html, cost_to_html, faults_to_html
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from lbgen.bench.compare import Comparison
 
 # Heads of columns in two lines.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 from msgspec.structs import replace
@@ -16,12 +16,10 @@ from lbgen.cli.topology_files import TopologyFiles, refuse_second_stdin, topolog
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, Span
 from lbgen.engines.api import Deployed, engine, engines_of
 from lbgen.engines.verdicts import unknown_versions
+from lbgen.plan.model import Plan
 from lbgen.plan.resolve import findings
 from lbgen.plan.tiers import parts
 from lbgen.runtime.local.check import check
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
 
 INSTALL = "none of these is installed: pip install 'lbgen[engines]', or the packages of the system"
 

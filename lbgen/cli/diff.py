@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 import msgspec
 from msgspec import Meta
+from rich.console import Console
 
 import lbgen
 from lbgen.cli import exit_codes, options, values
@@ -18,8 +19,6 @@ from lbgen.conformance.fingerprint import ChangedProbe, Fingerprint, compare, me
 from lbgen.json_types import Printed
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from lbgen.conformance.topology_diff import Comparison
 
 

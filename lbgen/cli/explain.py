@@ -17,6 +17,7 @@ from lbgen.cli.output import print_json, say
 from lbgen.cli.topology_files import TopologyFiles, topology_option
 from lbgen.diagnostics import Span
 from lbgen.engines.api import engine, engines_of, split_lines, target_version
+from lbgen.engines.rendered import Rendered
 from lbgen.engines.verdicts import Answer, answers
 from lbgen.html.page import build_page, to_html
 from lbgen.json_types import Printed
@@ -25,7 +26,6 @@ from lbgen.plan.tiers import parts
 
 if TYPE_CHECKING:
     from lbgen.conformance.verify.report import Report
-    from lbgen.engines.rendered import Rendered
     from lbgen.spec.load import Topology
 
     Parts = Sequence[tuple[Plan, tuple[str, ...]]]

@@ -5,22 +5,17 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from lbgen.cli.output import console
+from lbgen.diagnostics import Diagnostic
 from lbgen.engines.api import Level, engine, target_version
 from lbgen.engines.costs import Cost, Costs, costs
-from lbgen.engines.verdicts import BY_DOCUMENTATION, LEGEND, mark, notes, obstacles_by_version, worst_by_feature
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from lbgen.diagnostics import Diagnostic
-    from lbgen.engines.verdicts import Answer
-    from lbgen.plan.model import Plan
+from lbgen.engines.verdicts import BY_DOCUMENTATION, LEGEND, Answer, mark, notes, obstacles_by_version, worst_by_feature
+from lbgen.plan.model import Plan
 
 # What is shown of a level, and its style.
 _SHOWN = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import click
 from msgspec import UNSET, Meta, UnsetType
@@ -14,16 +14,14 @@ from lbgen.cli import exit_codes, options
 from lbgen.cli.findings import summary
 from lbgen.cli.output import print_findings, print_json, say
 from lbgen.cli.topology_files import TopologyFiles, topology_option, watch_option
+from lbgen.diagnostics import LbgenError
 from lbgen.engines.agent_spec import FILE as AGENT_FILE
 from lbgen.engines.api import engines_of
 from lbgen.engines.metrics_spec import FILE as METRICS_FILE
+from lbgen.engines.rendered import Rendered
 from lbgen.engines.verdicts import VerdictRecord, unknown_versions
 from lbgen.json_types import FindingRecord, Printed
 from lbgen.plan.tiers import Tier, parts
-
-if TYPE_CHECKING:
-    from lbgen.diagnostics import LbgenError
-    from lbgen.engines.rendered import Rendered
 
 _FEW = 3  # files of a folder that are named one by one
 

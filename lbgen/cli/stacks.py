@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING
 
 import click
 from rich import box
@@ -17,10 +16,8 @@ import lbgen
 from lbgen.cli import options
 from lbgen.cli.output import console, print_findings, print_json, say, show_status
 from lbgen.runtime.registry import docker_unreachable
+from lbgen.runtime.results import Stack
 from lbgen.runtime.stacks import down, ps
-
-if TYPE_CHECKING:
-    from lbgen.runtime.results import Stack
 
 _NAMED = 3  # endpoints of a reason that are named before the rest is counted
 

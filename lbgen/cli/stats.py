@@ -6,7 +6,6 @@ import json
 import threading
 from collections import Counter as Sums
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -21,12 +20,10 @@ from lbgen.cli import options, values
 from lbgen.cli.output import console, print_json
 from lbgen.cli.stacks import stack_argument, stack_name
 from lbgen.runtime import registry
+from lbgen.runtime.common.logs import Line
 from lbgen.runtime.common.stats import Counter, RouteStats, fetch
 from lbgen.runtime.stacks import requests
 from lbgen.spec.quantities import parse_duration
-
-if TYPE_CHECKING:
-    from lbgen.runtime.common.logs import Line
 
 _REFRESH_SECONDS = 1.0
 _WATCHED_MS = 60_000

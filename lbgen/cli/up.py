@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 from rich import box
+from rich.console import Console
 from rich.markup import escape
+from rich.status import Status
 from rich.table import Column, Table
 
 import lbgen
-from lbgen.api import REPORTED_AT_START, Progress, Step
+from lbgen.api import REPORTED_AT_START, Progress, Stack, Step, SwapResult
 from lbgen.cli import exit_codes, options, values
 from lbgen.cli.diff import print_comparison
 from lbgen.cli.findings import summary
@@ -23,10 +25,6 @@ from lbgen.cli.stacks import stacks_table
 from lbgen.cli.topology_files import TopologyFiles, topology_option, watch_option
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.status import Status
-
-    from lbgen.api import Stack, SwapResult
     from lbgen.conformance.preview import Preview
     from lbgen.spec.load import Topology
 

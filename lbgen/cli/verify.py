@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
@@ -19,8 +20,6 @@ from lbgen.conformance.runner import CaseState
 from lbgen.conformance.verify.coverage import list_fields
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from lbgen.conformance.verify.jobs import JobProgress
     from lbgen.conformance.verify.report import Report
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.transport import PLAIN, Transport
+from lbgen.plan.request import Request
 
 if TYPE_CHECKING:
     from lbgen.conformance.http1_client import Address
-    from lbgen.plan.request import Request
 
 _SHORT = 2000  # bytes of a body that a line holds
 

@@ -7,31 +7,24 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lbgen.conformance.case import load_file
+from lbgen.conformance.case import Case, CaseFile, load_file
 from lbgen.conformance.engine_under_test import EngineUnderTest, engines_on_host
-from lbgen.conformance.http1_client import ClientConnection, exchange, serialize
+from lbgen.conformance.http1_client import Answer, ClientConnection, exchange, serialize
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.prepare import Verdicts, without_refused
-from lbgen.conformance.runner import engine_session
+from lbgen.conformance.runner import EngineSession, engine_session
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import Level, engine, target_version
 from lbgen.plan.features import all_features
 from lbgen.runtime.standins.http1 import NAME, SEEN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from lbgen.conformance.case import Case, CaseFile
-    from lbgen.conformance.http1_client import Answer
-    from lbgen.conformance.runner import EngineSession
 
 FOLDER = Path(__file__).parent / "fingerprints"
 _PARALLEL = 8

@@ -8,16 +8,13 @@ import ssl
 import time
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from lbgen.conformance.transport import PLAIN, Handshake, HandshakeError, Transport, handshake_of
+from lbgen.plan.request import Headers, Request
 from lbgen.runtime.local.network import reaches
-
-if TYPE_CHECKING:
-    from lbgen.plan.request import Headers, Request
 
 Address = tuple[str, int]
 TIMEOUT = 6.0  # seconds for one exchange

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -24,9 +23,7 @@ from msgspec import Struct, field
 from lbgen.conformance import http1_client
 from lbgen.conformance.http1_client import TIMEOUT, Address, Answer, ClientConnection, connection_failure
 from lbgen.conformance.transport import PLAIN, Transport
-
-if TYPE_CHECKING:
-    from lbgen.plan.request import Headers, Request
+from lbgen.plan.request import Headers, Request
 
 Pairs = list[tuple[bytes, bytes]]
 

@@ -31,6 +31,7 @@ from lbgen.plan.error_pages import page_for
 from lbgen.plan.forwarding import DEFAULT_PORTS, apply_edits
 from lbgen.plan.own_statuses import FAILURES
 from lbgen.plan.request import Headers, Request, connection_options
+from lbgen.plan.simulate import Outcome, Upstream
 from lbgen.plan.values import text_pattern
 from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, body_of
 from lbgen.runtime.standins.stand_in import Behaviour
@@ -38,7 +39,6 @@ from lbgen.runtime.standins.stand_in import Behaviour
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case, Expect
     from lbgen.conformance.http1_client import Answer
-    from lbgen.plan.simulate import Outcome, Upstream
 
 # Framing and connection handling belong to each hop; Date may be added by a proxy (RFC 9110 6.6.1).
 _HOP = frozenset({"connection", "content-length", "date", "keep-alive", "transfer-encoding"})

@@ -5,24 +5,22 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from lbgen.conformance.difference import Difference, Kind, late
+from lbgen.plan.model import Plan
 from lbgen.plan.own_statuses import is_own_status
 from lbgen.plan.paths import normalise_path
-from lbgen.plan.request import host_of
+from lbgen.plan.request import Request, host_of
 from lbgen.plan.simulate import Outcome, simulate
 from lbgen.runtime.standins.http1 import NAME, SEEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.conformance.case import Case, Expect
     from lbgen.conformance.http1_client import Answer
-    from lbgen.plan.model import Plan
-    from lbgen.plan.request import Request
 
 
 _OTHER_METHOD = "LBGEN-OTHER"  # which no rule names

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from lbgen.conformance.difference import Difference, Kind
 from lbgen.plan.error_pages import ErrorPage, intercepting_page, page_for
 from lbgen.plan.forwarding import apply_edits
+from lbgen.plan.model import Plan
 from lbgen.plan.own_statuses import FAILURES, MALFORMED
 from lbgen.plan.request import to_wire
+from lbgen.plan.simulate import Outcome
 from lbgen.plan.values import Template, Value, join_parts, parts_of, text_pattern
+from lbgen.runtime.standins.stand_in import Behaviour
 
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case, Expect
     from lbgen.conformance.http1_client import Answer
-    from lbgen.plan.model import Plan
-    from lbgen.plan.simulate import Outcome
-    from lbgen.runtime.standins.stand_in import Behaviour
 
 
 def own_pages(expect: Expect, outcome: Outcome) -> dict[int, tuple[ErrorPage, ...]]:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.conformance.topology_diff import Comparison, compare, compare_tiers
+from lbgen.diagnostics import Diagnostic
 from lbgen.runtime.common.driver import Action, Decision, GroupDecision, PartChange
 
 if TYPE_CHECKING:
     from lbgen.conformance.json_types import PreviewRecord
-    from lbgen.diagnostics import Diagnostic
 
 
 class Preview(Struct, frozen=True):

@@ -6,17 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import convert, to_builtins
+from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
 from lbgen.conformance.runner import CaseState, Result
 from lbgen.plan.precedence import group as by_key
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _ANY_WIDTH = 10_000
 _COLOURS = {

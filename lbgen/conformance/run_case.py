@@ -17,7 +17,7 @@ from lbgen.conformance.http1_client import Address, Answer, ClientConnection, ex
 from lbgen.conformance.http2_client import fetch
 from lbgen.conformance.own_answers import account_of, check_safe
 from lbgen.conformance.scripts import SCRIPTS
-from lbgen.plan.model import PoolProtocol
+from lbgen.plan.model import Plan, PoolProtocol
 from lbgen.plan.simulate import Outcome, simulate
 from lbgen.runtime.standins.http1 import CONTROL
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from lbgen.conformance.case import Case
     from lbgen.conformance.scripts.context import ScriptContext
     from lbgen.conformance.transport import Transport
-    from lbgen.plan.model import Plan
 
 _SETTLED = 0.12  # seconds after which no further try of an answered request comes
 

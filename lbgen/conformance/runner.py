@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.conformance.curl import curl
-from lbgen.conformance.difference import Difference  # noqa: TC001  # the schema of `Result` names it
+from lbgen.conformance.difference import Difference  # the schema of `Result` names it
 from lbgen.conformance.expected_difference import (
     USUAL,
     MissingDifferenceError,
@@ -27,6 +27,7 @@ from lbgen.conformance.transport import transport_for
 from lbgen.conformance.wait_ready import ServingEngine, unusual_pools, wait_ready
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import Level, NeedsKernel, engine, runs_in_kernel
+from lbgen.plan.model import Plan
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.docker.single_engine import serve
 from lbgen.runtime.local.network import admit_loopback_clients, network
@@ -36,7 +37,6 @@ from lbgen.runtime.standins.server import StandInServers, stand_in_servers
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case, CaseFile
     from lbgen.conformance.engine_under_test import EngineUnderTest
-    from lbgen.plan.model import Plan
 
 _PARALLEL = 6  # cases of one engine at a time, so that waiting for timeouts overlaps
 # No binary, no root: the engine could not be tried at all.

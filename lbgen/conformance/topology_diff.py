@@ -17,12 +17,11 @@ from lbgen.json_types import Record
 from lbgen.plan.auth import Auth
 from lbgen.plan.error_pages import ErrorPage
 from lbgen.plan.model import Forward, Mode, Plan
+from lbgen.plan.request import Request
 from lbgen.plan.simulate import Outcome, simulate
-from lbgen.plan.tiers import parts
+from lbgen.plan.tiers import Tier, parts
 
 if TYPE_CHECKING:
-    from lbgen.plan.request import Request
-    from lbgen.plan.tiers import Tier
     from lbgen.spec.load import Topology
 
 CLIENT = "198.51.100.7"

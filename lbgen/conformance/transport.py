@@ -11,14 +11,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lbgen.agent.proxy_header import proxy_header
+from lbgen.plan.model import HostPattern, Listener
+from lbgen.plan.request import Request
+from lbgen.plan.tls import ListenerTls
 from lbgen.runtime.common.certificates import temporary_certificates
 
 if TYPE_CHECKING:
     import socket
-
-    from lbgen.plan.model import HostPattern, Listener
-    from lbgen.plan.request import Request
-    from lbgen.plan.tls import ListenerTls
 
 _VERSIONS = {
     "1.0": ssl.TLSVersion.TLSv1,

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.engines.api import RenderedFile
+from lbgen.engines.api import Engine, RenderedFile
 from lbgen.plan.acme import CHALLENGES
-from lbgen.plan.model import Mode
-
-if TYPE_CHECKING:
-    from lbgen.engines.api import Engine
-    from lbgen.plan.model import Plan
+from lbgen.plan.model import Mode, Plan
 
 FILE = "acme.json"
 FORMAT = 1

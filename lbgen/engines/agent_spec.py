@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 from msgspec import Struct
 
 from lbgen.engines.api import RenderedFile
 from lbgen.plan.model import Pool, PoolProtocol
-
-if TYPE_CHECKING:
-    from lbgen.plan.policy import ActiveHealth
+from lbgen.plan.policy import ActiveHealth
 
 FILE = "agent.json"
 FORMAT = 1

@@ -16,13 +16,12 @@ from msgspec.structs import replace
 from lbgen.diagnostics import NOWHERE, Diagnostic, LbgenError, UsageError
 from lbgen.installed import engine_entries
 from lbgen.installed import engine_names as engine_names
+from lbgen.json_types import AccessRecord
 from lbgen.plan.features import Feature, check_feature
+from lbgen.plan.model import Plan
+from lbgen.plan.tiers import Tier
 
 if TYPE_CHECKING:
-    from lbgen.json_types import AccessRecord
-    from lbgen.plan.model import Plan
-    from lbgen.plan.tiers import Tier
-
     Condition = Callable[[Plan, str], bool]
     Differs = Mapping[str, str | tuple[str, ...]]
 

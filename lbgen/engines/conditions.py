@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from lbgen.engines.api import Verdict, refused
 from lbgen.plan.conditions import FEATURES, Condition, Kind, Not
-
-if TYPE_CHECKING:
-    from lbgen.plan.features import Feature
-    from lbgen.plan.model import Match
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Match
 
 _MISSING = refused("lbgen has no text for this condition in its configuration")
 

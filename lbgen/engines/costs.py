@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from msgspec import Meta
 
+from lbgen.engines.api import Engine
 from lbgen.engines.verdicts import answers
 from lbgen.json_types import Printed
-
-if TYPE_CHECKING:
-    from lbgen.engines.api import Engine
-    from lbgen.plan.model import Plan
+from lbgen.plan.model import Plan
 
 FILE = "costs.json"
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from lbgen.plan.model import Listener, Mode
-from lbgen.plan.route import Forward
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.model import Plan
-    from lbgen.plan.route import HeaderEdits, Route
-    from lbgen.plan.rules import Rule
+from lbgen.plan.model import Listener, Mode, Plan
+from lbgen.plan.route import Forward, HeaderEdits, Route
+from lbgen.plan.rules import Rule
 
 
 def where_lines_remain(plan: Plan, field: str) -> bool:

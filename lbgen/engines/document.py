@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from lbgen.plan.model import Plan
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
-
     Data: TypeAlias = "str | int | float | bool | Commented | Mapping[str, Data] | Sequence[Data] | None"
 
 

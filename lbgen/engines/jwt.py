@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, refused
-from lbgen.plan.auth import JwtAuth
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.auth import JsonWebKey
-    from lbgen.plan.model import Plan
+from lbgen.plan.auth import JsonWebKey, JwtAuth
+from lbgen.plan.model import Plan
 
 
 def jwt_auths(plan: Plan) -> list[JwtAuth]:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 
 from lbgen.engines.api import NATIVE, UNPORTABLE, Objection, Verdict, approximate, emulated, refused
+from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Plan, Route
-
-if TYPE_CHECKING:
-    from lbgen.plan.features import Feature
 
 
 def kernel_verdicts(engine: str) -> dict[Feature, Verdict]:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 from msgspec import Struct
 
-from lbgen.engines.api import RenderedFile
-
-if TYPE_CHECKING:
-    from lbgen.engines.api import Engine
-    from lbgen.plan.model import Plan
+from lbgen.engines.api import Engine, RenderedFile
+from lbgen.plan.model import Plan
 
 FILE = "metrics.json"
 LOG = "metrics.log"  # one line per request; the agent frees what it has counted

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from lbgen.engines.api import SECRETS, Objection, RenderedFile, refused
 from lbgen.plan.auth import BasicAuth, Scheme
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.model import Plan
+from lbgen.plan.model import Plan
 
 _WRITE = {Scheme.BCRYPT: "htpasswd -B FILE {}", Scheme.SHA1: "htpasswd -s FILE {}"}
 """The command that writes a user with that kind of hash."""

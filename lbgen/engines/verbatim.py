@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from lbgen.engine_words import find_authentication
 from lbgen.engines.api import Engine, Objection, approximate, refused
 from lbgen.engines.document import Tagged
+from lbgen.plan.model import Plan
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Plan
 
 
 def texts(plan: Plan, engine: str) -> dict[str, tuple[str, str]]:

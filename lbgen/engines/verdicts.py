@@ -27,11 +27,10 @@ from lbgen.engines.api import engine as find_engine
 from lbgen.engines.verbatim import of_other_engines, unplaced
 from lbgen.json_types import Record
 from lbgen.plan.features import Feature, all_features
+from lbgen.plan.model import Plan
 from lbgen.severity import Severity
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
-
     _Asked = set[tuple[Feature | None, str]]
 
 ACCEPT_ALL = "all"

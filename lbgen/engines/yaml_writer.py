@@ -7,9 +7,10 @@ and its aliases. PyYAML's emitter has no source map and takes seconds for ten th
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from json import dumps
 from json.encoder import encode_basestring
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,9 +19,6 @@ from lbgen.engines.api import split_lines
 from lbgen.engines.document import Commented, Plain, Tagged
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import TypeAlias
-
     from lbgen.engines.document import Data
 
     _Item: TypeAlias = "tuple[str, Data, _Content]"  # key with colon and blank ("" in a list), value, what is in that

@@ -7,24 +7,20 @@ link that sends its access log to the container's output.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from lbgen.engines.agent_spec import FILE as AGENT_FILE
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.metrics_spec import FILE as METRICS_FILE
-from lbgen.exporters.parts import CONFIG, LOAD, load_script
-from lbgen.plan.model import Mode, Protocol
+from lbgen.exporters.parts import CONFIG, LOAD, Part, load_script
+from lbgen.plan.model import Mode, Plan, Protocol
 from lbgen.runtime.common.route_probes import make_probes
 from lbgen.runtime.docker.desired import hot_restart_script
 from lbgen.runtime.docker.helper_image import USER
 from lbgen.runtime.docker.images import environment_variable
 from lbgen.version import VERSION
-
-if TYPE_CHECKING:
-    from lbgen.exporters.parts import Part
-    from lbgen.plan.model import Plan
 
 WORK = "/run/lbgen"  # the engine's working folder, in memory
 AGENT_IMAGE, AGENT_VARIABLE = f"lbgen:{VERSION}", "LBGEN_IMAGE"  # of the Dockerfile of lbgen's repository

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from lbgen.exporters.parts import Part
 from lbgen.exporters.run import export
 from lbgen.plan.tiers import parts as tiers_of
 from lbgen.runtime.common.state import Address, scheme
@@ -12,7 +13,6 @@ from lbgen.runtime.orchestrators.model import Deployment, Record, Service
 from lbgen.runtime.orchestrators.names import label
 
 if TYPE_CHECKING:
-    from lbgen.exporters.parts import Part
     from lbgen.spec.load import Topology
 
 

@@ -14,16 +14,15 @@ from lbgen.exporters.parts import Exported, Request, dump, exported, refuse, ref
 from lbgen.plan.conditions import Exact, Header, Method, Present, Query, Regex
 from lbgen.plan.model import Forward, HeaderEdits, Listener, Mode, Plan, Pool, PoolProtocol, Protocol, Redirect, Route
 from lbgen.plan.path_conditions import ExactPath, PrefixPath
+from lbgen.plan.policy import Cors
 from lbgen.plan.resolve import plan as build_plan
 from lbgen.plan.route_values import route_facts
+from lbgen.plan.rules import Match
 from lbgen.plan.tiers import tiers
+from lbgen.plan.tls import File
 from lbgen.runtime.orchestrators.names import label
 
 if TYPE_CHECKING:
-    from lbgen.plan.policy import Cors
-    from lbgen.plan.rules import Match
-    from lbgen.plan.tls import File
-
     _Object = dict[str, Any]
 
 _API = "gateway.networking.k8s.io/v1"

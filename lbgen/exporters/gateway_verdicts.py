@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, LbgenError, Severity
 from lbgen.engines.verdicts import ACCEPT_ALL
-
-if TYPE_CHECKING:
-    from lbgen.plan.features import Feature
-    from lbgen.plan.model import Plan
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Plan
 
 # Of the standard channel, core or extended; an implementation lists those that it has.
 SAID = frozenset(

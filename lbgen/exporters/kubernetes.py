@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from lbgen.diagnostics import Diagnostic
 from lbgen.engines.agent_spec import FILE as AGENT_FILE
 from lbgen.engines.api import RenderedFile
 from lbgen.exporters import containers
@@ -32,14 +33,12 @@ from lbgen.exporters.parts import (
     text_file,
     weak_links,
 )
+from lbgen.plan.listener import Listener
+from lbgen.plan.tls import File
 from lbgen.runtime.docker.helper_image import USER
 from lbgen.runtime.orchestrators.names import digest, label
 
 if TYPE_CHECKING:
-    from lbgen.diagnostics import Diagnostic
-    from lbgen.plan.listener import Listener
-    from lbgen.plan.tls import File
-
     _Object = dict[str, Any]
 
 MOST_BYTES = 1_000_000  # of the files in a ConfigMap, which holds 1 MiB with all else of it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -29,17 +30,14 @@ from lbgen.engines.api import (
 )
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import Rendered, render_with
-from lbgen.plan.model import Forward, Plan
+from lbgen.plan.model import Endpoint, Forward, Plan, Pool
+from lbgen.plan.tiers import Tier
 from lbgen.plan.tiers import parts as tiers_of
+from lbgen.plan.tls import File
 from lbgen.resources import folder
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
-    import os
-
-    from lbgen.plan.model import Endpoint, Pool
-    from lbgen.plan.tiers import Tier
-    from lbgen.plan.tls import File
     from lbgen.spec.load import Topology
 
 LOAD = "load.sh"  # puts the files where the engine runs

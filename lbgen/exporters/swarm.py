@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from lbgen.diagnostics import Diagnostic
 from lbgen.engines.agent_spec import FILE as AGENT_FILE
 from lbgen.engines.api import RenderedFile
 from lbgen.exporters import containers
@@ -33,8 +34,6 @@ from lbgen.runtime.docker.helper_image import USER
 from lbgen.runtime.orchestrators.names import digest, label
 
 if TYPE_CHECKING:
-    from lbgen.diagnostics import Diagnostic
-
     _Object = dict[str, Any]
 
 LINGER_SECONDS = 12  # of a task whose name has lost its address: engines ask for it every 5 s, and hold it 5 s more

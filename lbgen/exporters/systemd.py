@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
+from lbgen.diagnostics import Diagnostic
 from lbgen.engines.api import RenderedFile
 from lbgen.exporters.containers import GRACE_SECONDS, has_low_port
 from lbgen.exporters.parts import (
@@ -24,10 +25,6 @@ from lbgen.exporters.parts import (
 )
 from lbgen.runtime.docker.desired import NEXT_SIGNAL, hot_restart_script
 from lbgen.runtime.orchestrators.names import label
-
-if TYPE_CHECKING:
-    from lbgen.diagnostics import Diagnostic
-
 
 USER = "lbgen"
 _ETC, _RUN = "/etc/lbgen", "/run/lbgen"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from lbgen.plan.tls import Certificate, File  # noqa: TC001  # read at run time, as plans are saved
+from lbgen.plan.tls import Certificate, File  # read at run time, as plans are saved
 
 CHALLENGE_PATH = "/.well-known/acme-challenge"
 CHALLENGES = "acme-challenge"

@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lbgen.plan.forwarding import RFC_7239, is_trusted
 from lbgen.plan.model import Forward, Listener, Route
+from lbgen.plan.request import ParsedRequest, Request
 from lbgen.spec.quantities import write_size
-
-if TYPE_CHECKING:
-    from lbgen.plan.request import ParsedRequest, Request
-
 
 _FOR = re.compile(r'(?i:(?:^|;)\s*for)=(?:"\[([0-9a-fA-F:.]+)]"|"?([0-9.]+)"?)\s*(?:;|$)')
 

@@ -7,15 +7,14 @@ import hashlib
 import json
 import re
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lbgen.plan.values import Value  # noqa: TC001  # read at run time, as plans are saved
+from lbgen.plan.values import Value  # read at run time, as plans are saved
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey

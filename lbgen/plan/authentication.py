@@ -5,18 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lbgen.plan.admission import Refusal
-from lbgen.plan.auth import Auth, BasicAuth, JwtAuth, Scheme
-from lbgen.plan.request import to_wire
+from lbgen.plan.auth import Auth, BasicAuth, JwtAuth, Scheme, User
+from lbgen.plan.request import ParsedRequest, to_wire
 from lbgen.plan.tokens import TokenError, claim, read_token
-
-if TYPE_CHECKING:
-    from lbgen.plan.auth import User
-    from lbgen.plan.request import ParsedRequest
 
 
 class Authentication(Struct, frozen=True):

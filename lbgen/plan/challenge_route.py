@@ -5,21 +5,17 @@ The route is made here, as a user would write it, so that engines, the oracle an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lbgen.plan.acme import CHALLENGE_PATH, CHALLENGES, Acme, AcmeCertificate
 from lbgen.plan.expand import ExpandedTopology
 from lbgen.spec.acme import CHALLENGE_PORT
+from lbgen.spec.listener import Acme as WrittenAcme
+from lbgen.spec.load import Topology
+from lbgen.spec.model import TopologyModel
 from lbgen.spec.pool import Pool
 from lbgen.spec.route import Route
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lbgen.spec.listener import Acme as WrittenAcme
-    from lbgen.spec.load import Topology
-    from lbgen.spec.model import TopologyModel
 
 _FIRST = 1_000_001  # one more than a topology can write
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from lbgen.plan.policy import Compression
+from lbgen.plan.policy import Compression
 
 _QUALITY = re.compile(r"\s*q\s*=\s*([0-9.]+)\s*", re.IGNORECASE)
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lbgen.plan.model import HeaderEdits
-
-if TYPE_CHECKING:
-    from lbgen.plan.policy import Cors
-    from lbgen.plan.request import ParsedRequest
+from lbgen.plan.policy import Cors
+from lbgen.plan.request import ParsedRequest
 
 # The proxy alone answers CORS on such a route: these headers of endpoints are dropped.
 CORS_HEADERS = (

@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 from msgspec import Meta, Struct
 
 from lbgen import resources
-from lbgen.diagnostics import counted
+from lbgen.diagnostics import Span, counted
 from lbgen.json_types import Record
 from lbgen.plan.inheritance import with_inherited
 from lbgen.spec.dump import Reference, lines
+from lbgen.spec.load import Topology
 from lbgen.spec.variables import names_in
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
-
-    from lbgen.diagnostics import Span
-    from lbgen.spec.load import Topology
 
 # A variable with one of these words in its name is taken for a secret, whose value is not printed.
 _SECRET = re.compile("SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|(?:^|_)KEY", re.IGNORECASE)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.plan.listener import Listener
+from lbgen.plan.path_conditions import Path
 from lbgen.plan.regex import compile_pattern
 from lbgen.plan.request import ParsedRequest, to_wire
 from lbgen.plan.values import (
@@ -19,10 +20,6 @@ from lbgen.plan.values import (
     parts_of,
     text_pattern,
 )
-
-if TYPE_CHECKING:
-    from lbgen.plan.listener import Listener
-    from lbgen.plan.path_conditions import Path
 
 _NO_CERTIFICATE = {Fact.CERT_SUBJECT: "", Fact.CERT_FINGERPRINT: "", Fact.CERT_VERIFIED: "false"}
 

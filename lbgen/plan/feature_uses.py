@@ -12,27 +12,24 @@ from typing import TYPE_CHECKING
 
 from lbgen.engine_words import find_authentication
 from lbgen.plan.conditions import FEATURES, read_conditions
-from lbgen.plan.expand import forwarded_pools
+from lbgen.plan.expand import ExpandedTopology, forwarded_pools
 from lbgen.plan.features import VALUES, Feature, features_of_fields
 from lbgen.plan.listener import ClientTimeouts
 from lbgen.plan.path_conditions import read_path
 from lbgen.plan.resolve_policies import client_timeouts
 from lbgen.plan.values import read_placeholder
 from lbgen.plan.written_texts import written_texts
-from lbgen.spec.auth import ServiceUrl
+from lbgen.spec.auth import Auth, ServiceUrl
+from lbgen.spec.listener import Listener
+from lbgen.spec.match import Match
+from lbgen.spec.model import TopologyModel
 from lbgen.spec.policy import Timeouts
+from lbgen.spec.pool import Pool
 from lbgen.spec.pydantic_errors import models_of
+from lbgen.spec.route import Route
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-
-    from lbgen.plan.expand import ExpandedTopology
-    from lbgen.spec.auth import Auth
-    from lbgen.spec.listener import Listener
-    from lbgen.spec.match import Match
-    from lbgen.spec.model import TopologyModel
-    from lbgen.spec.pool import Pool
-    from lbgen.spec.route import Route
 
 FeatureUse = tuple[Feature, str]
 Written = Callable[[str], bool]

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable
+from typing import TypeVar
 
 from lbgen.plan.addresses import is_within
 from lbgen.plan.facts import Facts, bind
+from lbgen.plan.model import (
+    Endpoint,
+    Forward,
+    Listener,
+    Plan,
+    Pool,
+    Redirect,
+    Rewrite,
+    Target,
+)
 from lbgen.plan.path_conditions import Path, PrefixPath
 from lbgen.plan.request import ParsedRequest, connection_options, to_wire
 from lbgen.plan.route import HeaderEdits
 from lbgen.plan.values import PROXY_FIELDS as PROXY_FIELDS
 from lbgen.plan.values import Fact, Placeholder, Template, Value, join_parts, parts_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from lbgen.plan.model import (
-        Endpoint,
-        Forward,
-        Listener,
-        Plan,
-        Pool,
-        Redirect,
-        Rewrite,
-        Target,
-    )
 
 Lines = list[tuple[str, str | None]]
 _V = TypeVar("_V", bound=str | None)

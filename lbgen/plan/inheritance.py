@@ -13,21 +13,17 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lbgen.plan.expand import expand
+from lbgen.plan.expand import ExpandedTopology, expand
 from lbgen.plan.field_scope import FORWARD_ONLY, GUARDS, L7_CONNECTIONS, L7_POOL, L7_ROUTE, L7_TIMES, TCP_POOL
+from lbgen.spec.listener import Listener
+from lbgen.spec.load import Topology
+from lbgen.spec.model import TopologyModel
 from lbgen.spec.policy import Buffering, Timeouts
-from lbgen.spec.pool import Connections, Health, PoolSettings
-from lbgen.spec.route import HeaderEdits, RoutePolicies
+from lbgen.spec.pool import Connections, Health, Pool, PoolSettings
+from lbgen.spec.route import HeaderEdits, Route, RoutePolicies
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-
-    from lbgen.plan.expand import ExpandedTopology
-    from lbgen.spec.listener import Listener
-    from lbgen.spec.load import Topology
-    from lbgen.spec.model import TopologyModel
-    from lbgen.spec.pool import Pool
-    from lbgen.spec.route import Route
 
 _BY_KEY = (Timeouts, Buffering, Health, Connections)
 _Layer = tuple[str, "BaseModel"]  # its place, and its fields

@@ -6,10 +6,10 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from lbgen.plan.error_pages import ErrorPage  # noqa: TC001  # read at run time, as plans are saved
+from lbgen.plan.error_pages import ErrorPage  # read at run time, as plans are saved
 from lbgen.plan.policy import Access, Limits, Paths
-from lbgen.plan.rules import HostTable, L4Rule  # noqa: TC001  # read at run time, as plans are saved
-from lbgen.plan.tls import ListenerTls  # noqa: TC001  # read at run time, as plans are saved
+from lbgen.plan.rules import HostTable, L4Rule  # read at run time, as plans are saved
+from lbgen.plan.tls import ListenerTls  # read at run time, as plans are saved
 
 
 class Mode(StrEnum):

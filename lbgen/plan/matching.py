@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import HostPattern, Rule
-    from lbgen.plan.request import ParsedRequest
+from lbgen.plan.model import HostPattern, Rule
+from lbgen.plan.request import ParsedRequest
 
 
 def mismatch(rule: Rule, request: ParsedRequest) -> str | None:

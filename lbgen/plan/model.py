@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from lbgen.diagnostics import NOWHERE, Span, counted
-from lbgen.plan.acme import Acme  # noqa: TC001  # read at run time, as plans are saved
+from lbgen.plan.acme import Acme  # read at run time, as plans are saved
+from lbgen.plan.error_pages import ErrorPage
 from lbgen.plan.features import Feature, all_features, check_feature
 from lbgen.plan.listener import ClientTimeouts, Listener, Mode, Protocol
 from lbgen.plan.pool import Balance, Endpoint, Pool, PoolProtocol
@@ -28,10 +28,7 @@ from lbgen.plan.rules import (
     Rule,
 )
 from lbgen.plan.spans import Spans
-
-if TYPE_CHECKING:
-    from lbgen.plan.error_pages import ErrorPage
-    from lbgen.plan.tls import Certificate, File
+from lbgen.plan.tls import Certificate, File
 
 # Engines import the nouns of a plan from here.
 __all__ = [

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar, Self, get_args
 from msgspec import Struct
 
 from lbgen.plan.regex import literal_start, matches_whole, regex_example
+from lbgen.plan.request import ParsedRequest
 
 if TYPE_CHECKING:
-    from lbgen.plan.request import ParsedRequest
     from lbgen.spec.match import Match as WrittenMatch
 
 _ANYTHING = frozenset({".*", "/.*", "^.*", ".*$", "^.*$", "^/.*", "/.*$", "^/.*$"})

@@ -7,15 +7,12 @@ lower-case. docs/contract.md describes how each behaves.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lbgen.plan.addresses import is_within
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # RFC 9110 9.2.2. TRACE is never served.
 IDEMPOTENT = ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")

@@ -7,8 +7,8 @@ from enum import StrEnum
 from msgspec import Struct
 
 from lbgen.plan.acme import CHALLENGES
-from lbgen.plan.policy import ActiveHealth, Key, PassiveHealth, Queue, Sticky  # noqa: TC001  # read at run time, as plans are saved
-from lbgen.plan.tls import PoolTls  # noqa: TC001  # read at run time, as plans are saved
+from lbgen.plan.policy import ActiveHealth, Key, PassiveHealth, Queue, Sticky  # read at run time, as plans are saved
+from lbgen.plan.tls import PoolTls  # read at run time, as plans are saved
 
 KEEPALIVE = 64
 KEEPALIVE_IDLE = 4_000  # below the 5 s after which Node, uvicorn and Apache close theirs

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, LbgenError, UsageError
 from lbgen.plan import resolve_policies
+from lbgen.plan.acme import AcmeCertificate
+from lbgen.plan.auth import Auth
 from lbgen.plan.challenge_route import ChallengeRoute, domains, listener_hosts, resolve_acme
 from lbgen.plan.checks import find_errors, find_problems
 from lbgen.plan.error_pages import resolve_pages
@@ -46,19 +49,14 @@ from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
 from lbgen.plan.values import read_value
 from lbgen.spec.find_values import find_values
-from lbgen.spec.model import ForwardedHeaders
+from lbgen.spec.listener import ClientIp
+from lbgen.spec.load import Topology
+from lbgen.spec.model import EngineBlock, ForwardedHeaders, TopologyModel
 from lbgen.spec.values import FilePath
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lbgen.plan.acme import AcmeCertificate
-    from lbgen.plan.auth import Auth
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
-    from lbgen.spec.listener import ClientIp
-    from lbgen.spec.load import Topology
-    from lbgen.spec.model import EngineBlock, TopologyModel
 
 HSTS = "strict-transport-security"
 

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
+from lbgen.plan.acme import AcmeCertificate
 from lbgen.plan.cors import SAFE_METHODS
+from lbgen.plan.files import Files
 from lbgen.plan.model import ClientTimeouts, HeaderEdits, Timeouts
 from lbgen.plan.policy import (
     Access,
@@ -34,8 +36,6 @@ from lbgen.plan.tls import INTERMEDIATE, ListenerTls, PoolTls
 from lbgen.plan.values import Value, read_value
 
 if TYPE_CHECKING:
-    from lbgen.plan.acme import AcmeCertificate
-    from lbgen.plan.files import Files
     from lbgen.spec import listener as written_listener
     from lbgen.spec import policy as written_policy
     from lbgen.spec import pool as written_pool

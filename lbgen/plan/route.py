@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from lbgen.plan.auth import Auth  # noqa: TC001  # read at run time, as plans are saved
-from lbgen.plan.error_pages import ErrorPage  # noqa: TC001  # read at run time, as plans are saved
+from lbgen.plan.auth import Auth  # read at run time, as plans are saved
+from lbgen.plan.error_pages import ErrorPage  # read at run time, as plans are saved
 from lbgen.plan.policy import Access, Buffering, Compression, Concurrency, Cors, Mirror, RateLimit, Retries
 from lbgen.plan.values import Template, Value
 

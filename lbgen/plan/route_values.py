@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from lbgen.plan.auth import ForwardAuth
-from lbgen.plan.route import Forward
+from lbgen.plan.listener import Listener
+from lbgen.plan.route import Forward, Route
 from lbgen.plan.values import Fact, Placeholder, Value, placeholders_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from lbgen.plan.listener import Listener
-    from lbgen.plan.route import Route
 
 
 def request_values(route: Route) -> list[Value]:

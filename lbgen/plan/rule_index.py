@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from functools import lru_cache
 from ipaddress import ip_network
-from typing import TYPE_CHECKING
 
 from lbgen.plan.addresses import client_ip
+from lbgen.plan.model import L4Rule, Listener, Rule
 from lbgen.plan.path_conditions import places, start_lengths
 from lbgen.plan.precedence import group
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import L4Rule, Listener, Rule
-    from lbgen.plan.request import ParsedRequest
+from lbgen.plan.request import ParsedRequest
 
 _INDEXES = 64  # listeners whose index is kept
 

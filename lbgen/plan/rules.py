@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from lbgen.plan.conditions import AnySubject, Condition, OneOf
-from lbgen.plan.path_conditions import Path  # noqa: TC001  # read at run time by saved
+from lbgen.plan.path_conditions import Path  # read at run time by saved
 
 
 class HostPattern(Struct, frozen=True, cache_hash=True):

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.plan.model import HostPattern, Match, Rule
 from lbgen.plan.precedence import covering_hosts
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import HostPattern, Match, Rule
 
 _ANY = None  # no condition but the path
 # Rules by one condition, or its subject where other operators may imply it, and by path.

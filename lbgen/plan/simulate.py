@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Generic, TypeVar, assert_never
+from typing import Generic, TypeVar, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,13 +42,10 @@ from lbgen.plan.forwarding import (
 from lbgen.plan.matching import covers_host, mismatch
 from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Listener, Mode, Plan, Redirect, Respond, Route, Rule
 from lbgen.plan.path_conditions import EVERY_PATH, Path
+from lbgen.plan.policy import Compression
 from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, parse_request
 from lbgen.plan.rule_index import l4_index, rule_index
-
-if TYPE_CHECKING:
-    from lbgen.plan.policy import Compression
-    from lbgen.plan.values import Value
-
+from lbgen.plan.values import Value
 
 _R = TypeVar("_R", Rule, L4Rule)
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, UsageError
-from lbgen.spec.model import MOST_REPLICAS
+from lbgen.plan.expand import ExpandedTopology
+from lbgen.spec.load import Topology
+from lbgen.spec.model import MOST_REPLICAS, TopologyModel
 from lbgen.spec.network import Address
 from lbgen.spec.pool import Endpoint, Pool
-
-if TYPE_CHECKING:
-    from lbgen.plan.expand import ExpandedTopology
-    from lbgen.spec.load import Topology
-    from lbgen.spec.model import TopologyModel
 
 # By tier, for each replica: the IP address and port of each listener by name.
 ReplicaAddresses = Mapping[str, Sequence[Mapping[str, tuple[str, int]]]]

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from lbgen.plan.model import Forward, Listener, Mode, Plan
+from lbgen.plan.request import Request
 from lbgen.plan.simulate import L4Outcome, Outcome, Upstream, simulate, simulate_l4
-
-if TYPE_CHECKING:
-    from lbgen.plan.request import Request
-    from lbgen.plan.tiers import Tier
+from lbgen.plan.tiers import Tier
 
 _ELSEWHERE = "192.0.2.1"  # of TEST-NET-1: stands for the unknown address of the tier in front
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, EngineError, Span
-from lbgen.plan.rules import HostPattern  # noqa: TC001  # read at run time, as plans are saved
+from lbgen.plan.rules import HostPattern  # read at run time, as plans are saved
 from lbgen.system_errors import remedy
 
 # Mozilla's server side TLS, guideline 5.7, without the DHE suites, which neither BoringSSL nor Go has. The same list

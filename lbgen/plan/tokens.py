@@ -6,10 +6,9 @@ import base64
 import binascii
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from lbgen.plan.auth import JsonWebKey, JwtAuth
+from lbgen.plan.auth import JsonWebKey, JwtAuth
 
 SKEW = 60
 """Seconds by which the clocks of an issuer and an engine may differ."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.spec.error_pages import ErrorPages
+from lbgen.spec.model import TopologyModel
 from lbgen.spec.placeholders import Mention, split_text
-
-if TYPE_CHECKING:
-    from lbgen.spec.error_pages import ErrorPages
-    from lbgen.spec.model import TopologyModel
-    from lbgen.spec.route import HeaderEdits, Route
+from lbgen.spec.route import HeaderEdits, Route
 
 Place = Enum("Place", "REQUEST RESPONSE BODY REDIRECT PAGE LOGIN")
 SHARED = (Place.PAGE, Place.LOGIN)

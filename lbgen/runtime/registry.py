@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from importlib.util import find_spec
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError, Severity, UsageError
+from lbgen.plan.model import Plan
+from lbgen.runtime.common.driver import Driver, Progress, Running
+from lbgen.runtime.common.logs import Line
+from lbgen.runtime.common.state import StackState
 from lbgen.runtime.docker import client, inspect, labels
 from lbgen.runtime.docker import stack as docker
 from lbgen.runtime.local import stack as local
 from lbgen.runtime.orchestrators import run as orchestrators
 from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.group import GroupState
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
-    from lbgen.runtime.common.driver import Driver, Progress, Running
-    from lbgen.runtime.common.logs import Line
-    from lbgen.runtime.common.state import StackState
 
 RUNTIMES = ("local", "docker", *orchestrators.ORCHESTRATORS)
 

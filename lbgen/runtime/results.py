@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 import msgspec
 from msgspec.structs import asdict
 
 from lbgen.agent import acme_state
+from lbgen.agent.acme_state import CertificateState
 from lbgen.diagnostics import Diagnostic, Severity
 from lbgen.engines.api import engine, engine_names
 from lbgen.engines.verdicts import unknown_version
 from lbgen.runtime import registry
 from lbgen.runtime.common.driver import Result, no_progress
+from lbgen.runtime.common.health import EndpointHealth
 from lbgen.runtime.common.issued_certificates import store_folder
+from lbgen.runtime.common.state import Address, EndpointState, EngineState
+from lbgen.runtime.json_types import MemberRecord, StackRecord, SwapResult
 from lbgen.runtime.tiers.group import GroupState
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from lbgen.agent.acme_state import CertificateState
-    from lbgen.runtime.common.health import EndpointHealth
-    from lbgen.runtime.common.state import Address, EndpointState, EngineState
-    from lbgen.runtime.json_types import MemberRecord, StackRecord, SwapResult
 
 
 class Stack(Result, frozen=True):

@@ -13,15 +13,14 @@ from lbgen.engines.api import Engine, local_engines
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.checks import find_file_problems
 from lbgen.plan.model import Plan, Protocol
-from lbgen.plan.tiers import tiers
+from lbgen.plan.tiers import Tier, tiers
 from lbgen.runtime import registry
+from lbgen.runtime.common.driver import UpOptions
 from lbgen.runtime.tiers.group import GroupState
 from lbgen.runtime.tiers.rollout import TiersRequest, with_name
 from lbgen.system_errors import to_diagnostic
 
 if TYPE_CHECKING:
-    from lbgen.plan.tiers import Tier
-    from lbgen.runtime.common.driver import UpOptions
     from lbgen.spec.load import Topology
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -11,10 +10,8 @@ from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.runtime import registry
 from lbgen.runtime.common import logs as log_files
 from lbgen.runtime.common.driver import Progress, no_progress
+from lbgen.runtime.common.logs import Line, RequestFilter
 from lbgen.runtime.results import Stack
-
-if TYPE_CHECKING:
-    from lbgen.runtime.common.logs import Line, RequestFilter
 
 ANY_REQUEST = log_files.RequestFilter()
 

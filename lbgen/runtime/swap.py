@@ -19,9 +19,10 @@ from lbgen.plan.model import Mode, Plan
 from lbgen.plan.overlay import with_real_endpoints
 from lbgen.plan.request import Request
 from lbgen.runtime import registry
-from lbgen.runtime.common.driver import Progress, Step
+from lbgen.runtime.common.driver import Progress, Step, UpOptions
 from lbgen.runtime.common.ports import LOOPBACK
 from lbgen.runtime.common.route_probes import Probe, ask, make_probes, send, wrong_answer
+from lbgen.runtime.common.state import EngineState, StackState
 from lbgen.runtime.docker import network
 from lbgen.runtime.docker import stack as containers
 from lbgen.runtime.docker.client import connect
@@ -30,9 +31,6 @@ from lbgen.runtime.results import Stack
 
 if TYPE_CHECKING:
     import socket
-
-    from lbgen.runtime.common.driver import UpOptions
-    from lbgen.runtime.common.state import EngineState, StackState
 
 
 _PAUSE = 0.01  # seconds between the requests of a client

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from yaml.nodes import SequenceNode
+from yaml.nodes import Node, SequenceNode
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
 from lbgen.spec.layering import Layering, name_of, without_step
-from lbgen.spec.marks import Marks, entry
+from lbgen.spec.marks import Marks, Step, entry
 from lbgen.spec.source import Source, read_mapping
-
-if TYPE_CHECKING:
-    from yaml.nodes import Node
-
-    from lbgen.spec.marks import Step
 
 PLACE = "<edit>"  # of values that a program set
 _Value = object

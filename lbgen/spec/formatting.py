@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import yaml
 from msgspec import Struct
@@ -23,9 +24,6 @@ from yaml.nodes import Node, ScalarNode
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
 from lbgen.spec.compose import LOADER
 from lbgen.spec.source import decode, parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LONGEST = 120  # characters of a line
 _UNLIMITED = 1 << 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -14,11 +14,8 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
 from lbgen.spec.compose import COLLECTION, TEXT, compose, span_of
 from lbgen.spec.marks import Marks, Step, entry
-from lbgen.spec.source import build, note_read, read_nodes
+from lbgen.spec.source import Source, build, note_read, read_nodes
 from lbgen.spec.value_errors import shorten
-
-if TYPE_CHECKING:
-    from lbgen.spec.source import Source
 
 INCLUDE = "include"
 INCLUDED_KEYS = ("pools", "routes", "policies")

@@ -1,7 +1,8 @@
 """Listeners: ports with their TLS, paths, access lists and limits."""
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, model_validator
 
@@ -23,10 +24,6 @@ from lbgen.spec.values import (
     Port,
     Ports,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 LETS_ENCRYPT = "https://acme-v02.api.letsencrypt.org/directory"
 PathsMode = Literal["strict", "normalize", "verbatim"]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from lbgen.diagnostics import Span
 from lbgen.spec.compose import span_of
-
-if TYPE_CHECKING:
-    from lbgen.diagnostics import Span
 
 Step = str | int
 _Keys = dict[str, tuple[Node, Node]]

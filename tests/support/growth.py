@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MOST = 2.2  # times as much for twice the routes
 _MOST_OF_ONE = 2.5  # the same of a single function, of which some sort
-_FEW_CALLS, _FEW_LINES = 1, 20  # of one function for each route
+_FEW_CALLS, _FEW_LINES = 2, 20  # of one function for each route, of which any() may stop at any
 _LINES = "lines of "
 
 

@@ -17,16 +17,16 @@ from msgspec.structs import replace
 from lbgen.bench.constant_rate import trusting_context
 from lbgen.bench.faults import BEFORE_SECONDS, FAULT_SECONDS, PULSE_SECONDS, RESTART_SECONDS, SLOW_CLIENTS, Fault
 from lbgen.plan.model import Forward, Plan
+from lbgen.runtime.common.reload import Change
+from lbgen.runtime.local.engine_process import EngineProcess
+from lbgen.runtime.local.messages import EngineChoice
 from lbgen.runtime.local.process import wait_listening
 from lbgen.runtime.local.reload import prepare_change
+from lbgen.runtime.standins.server import StandInServers
 from lbgen.runtime.standins.stand_in import JSON, Behaviour
 
 if TYPE_CHECKING:
     from lbgen.bench.target import LoadTarget
-    from lbgen.runtime.common.reload import Change
-    from lbgen.runtime.local.engine_process import EngineProcess
-    from lbgen.runtime.local.messages import EngineChoice
-    from lbgen.runtime.standins.server import StandInServers
 
 _STEP_SECONDS = 0.05
 _READY_SECONDS = 30.0

@@ -11,13 +11,12 @@ from msgspec import Struct
 
 from lbgen.bench.faults import FAULT_SECONDS, PULSE_SECONDS, SLOW_CLIENTS, SLOW_SECONDS, Fault
 from lbgen.conformance.verify.cases import tries
-from lbgen.plan.model import Balance, Forward, Mode, Timeouts
+from lbgen.plan.model import Balance, Forward, Listener, Mode, Plan, Pool, Route, Timeouts
 from lbgen.plan.policy import RetryCause
+from lbgen.plan.pool import Endpoint
 
 if TYPE_CHECKING:
     from lbgen.bench.target import LoadTarget
-    from lbgen.plan.model import Listener, Plan, Pool, Route
-    from lbgen.plan.pool import Endpoint
 
 _HASHES = (Balance.SOURCE_HASH, Balance.HASH)
 _NOTICED_SECONDS = 1.0  # within which an engine, or its agent, acts on what a check found

@@ -12,12 +12,11 @@ from msgspec import Meta, Struct
 from lbgen.bench.constant_rate import percentiles
 from lbgen.bench.faults import SECONDS, Fault
 from lbgen.bench.report import MeasuredEngine, UnmeasuredEngine, exit_code_of
-from lbgen.diagnostics import counted
+from lbgen.diagnostics import Diagnostic, counted
 from lbgen.json_types import FindingRecord, Printed
 
 if TYPE_CHECKING:
     from lbgen.bench.faults.envelope import Envelope
-    from lbgen.diagnostics import Diagnostic
 
 _DIFFERS, _FAILED = 4, 3
 BUCKET_SECONDS = 0.5

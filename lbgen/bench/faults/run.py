@@ -20,21 +20,20 @@ from lbgen.bench.load import BenchProgress, LoadShape, constant_rate_command, ru
 from lbgen.bench.report import this_machine
 from lbgen.bench.run import REQUESTS, plan_of
 from lbgen.bench.subjects import moved_plans, wait_serving
-from lbgen.bench.target import choose_target
+from lbgen.bench.target import LoadTarget, choose_target
 from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
+from lbgen.engines.api import Engine
 from lbgen.plan.model import Mode, Plan
+from lbgen.plan.request import Request
 from lbgen.runtime.common.driver import no_progress
+from lbgen.runtime.local.messages import EngineChoice
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.http1 import NAME
 from lbgen.runtime.standins.server import stand_in_servers
 from lbgen.runtime.standins.stand_in import StandIn
 
 if TYPE_CHECKING:
-    from lbgen.bench.target import LoadTarget
-    from lbgen.engines.api import Engine
-    from lbgen.plan.request import Request
-    from lbgen.runtime.local.messages import EngineChoice
     from lbgen.spec.load import Topology
 
 RATE = 100  # requests per second

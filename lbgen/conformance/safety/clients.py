@@ -15,11 +15,11 @@ from lbgen.conformance.http2_client import Http2Client, raw_frame
 from lbgen.conformance.safety.corpus import Attack, Target, new_mark
 from lbgen.conformance.safety.endpoint import EARLY, MARK
 from lbgen.conformance.transport import transport_for, without_verification
+from lbgen.plan.model import Listener, Plan
 from lbgen.plan.request import Request
 
 if TYPE_CHECKING:
     from lbgen.conformance.wait_ready import ServingEngine
-    from lbgen.plan.model import Listener, Plan
 
 _ATTACK_SECONDS = 0.6  # one that waits for more bytes is given up
 _QUIET_SECONDS = 0.05  # behind an answer no more bytes are expected

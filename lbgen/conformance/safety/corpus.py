@@ -7,19 +7,16 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from msgspec import Struct
 
 from lbgen.plan.forwarding import state_client
-from lbgen.plan.model import Forward
+from lbgen.plan.model import Forward, Listener, Plan
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.common.route_probes import Probe, make_probes
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Listener, Plan
 
 Fields = tuple[tuple[str, str], ...]
 _MOST_OPEN, _MOST_GUARDED = 2, 2  # routes of a listener between whose paths attacks are spelled

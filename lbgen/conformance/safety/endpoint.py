@@ -11,15 +11,12 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from lbgen.plan.request import Headers
 from lbgen.runtime.standins.http1 import NAME
-
-if TYPE_CHECKING:
-    from lbgen.plan.request import Headers
-    from lbgen.runtime.standins.stand_in import StandIn
+from lbgen.runtime.standins.stand_in import StandIn
 
 MARK = re.compile(rb"mark[0-9a-f]{10}")
 EARLY = "/early"  # a target with it is answered before its body is read, and the connection is kept

@@ -14,13 +14,12 @@ from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.forwarding import client_fields
 from lbgen.plan.model import Forward, Listener, Plan, Rewrite, Route
 from lbgen.plan.request import Headers, Request
-from lbgen.plan.simulate import simulate
+from lbgen.plan.simulate import Outcome, simulate
 from lbgen.plan.values import Fact, Template, placeholders_of
 
 if TYPE_CHECKING:
     from lbgen.conformance.safety.corpus import Attack
     from lbgen.conformance.safety.endpoint import Arrival, Message
-    from lbgen.plan.simulate import Outcome
 
 _NEVER_SERVED = ("TRACE", "CONNECT")
 _HOP = frozenset(

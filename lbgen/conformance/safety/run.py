@@ -16,7 +16,7 @@ from lbgen.conformance.case import CaseFile
 from lbgen.conformance.prepare import Verdicts, on_free_ports, prepare
 from lbgen.conformance.safety.clients import Clients, Flood, floods
 from lbgen.conformance.safety.corpus import Attack, Target, attacks, targets
-from lbgen.conformance.safety.endpoint import MARK, Endpoints, endpoints
+from lbgen.conformance.safety.endpoint import MARK, Endpoints, Message, endpoints
 from lbgen.conformance.safety.judge import Breach, asked_about, judge_arrival
 from lbgen.conformance.transport import without_verification
 from lbgen.conformance.wait_ready import wait_ready
@@ -25,7 +25,6 @@ from lbgen.runtime.local.process import run_engine
 
 if TYPE_CHECKING:
     from lbgen.conformance.engine_under_test import EngineUnderTest
-    from lbgen.conformance.safety.endpoint import Message
 
 _TOGETHER = 8  # attacks at a time
 

@@ -22,11 +22,11 @@ from lbgen.conformance.scripts.context import (
     require,
     wait_until,
 )
+from lbgen.plan.request import Request
 from lbgen.runtime.standins.stand_in import Behaviour
 
 if TYPE_CHECKING:
     from lbgen.conformance.http1_client import Answer
-    from lbgen.plan.request import Request
 
 
 def _name(ctx: ScriptContext, request: Request) -> str:

@@ -18,10 +18,10 @@ from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, account_field, control, get, require, wait_until
 from lbgen.conformance.scripts.topology_timeouts import deaf_client, slow_reader, stuck_upload
 from lbgen.plan.request import Request
+from lbgen.runtime.standins.server import ReceivedRequest
 
 if TYPE_CHECKING:
     from lbgen.conformance.difference import Difference
-    from lbgen.runtime.standins.server import ReceivedRequest
 
 _FRAMED = ("length", "chunks")
 _HOP = frozenset({"connection", "content-length", "transfer-encoding"})

@@ -30,11 +30,11 @@ from lbgen.plan.own_statuses import is_own_status
 from lbgen.plan.request import Request
 from lbgen.runtime.local.network import reaches
 from lbgen.runtime.standins.http1 import CONTROL
+from lbgen.runtime.standins.server import StandInServers
 from lbgen.runtime.standins.stand_in import Behaviour
 
 if TYPE_CHECKING:
     from lbgen.conformance.difference import Difference
-    from lbgen.runtime.standins.server import StandInServers
 
 
 _ANY = Request()

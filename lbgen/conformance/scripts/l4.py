@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -24,11 +23,9 @@ from lbgen.conformance.scripts.context import (
     wait_until,
 )
 from lbgen.conformance.transport import client_hello
+from lbgen.plan.model import Plan
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.stand_in import Behaviour
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
 
 # A connection of the probe that found the engine ready may come to its endpoint late; a client's comes each time.
 _MORE_TRIES = 2

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from lbgen.conformance.case import HANDSHAKE
-from lbgen.conformance.http1_client import Answer, websocket_echo
+from lbgen.conformance.http1_client import Answer, ClientConnection, websocket_echo
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import (
     ScriptContext,
@@ -23,10 +23,7 @@ from lbgen.conformance.scripts.context import (
     wait_until,
 )
 from lbgen.conformance.transport import client_hello
-
-if TYPE_CHECKING:
-    from lbgen.conformance.http1_client import ClientConnection
-    from lbgen.plan.request import Request
+from lbgen.plan.request import Request
 
 Step = dict[str, Any]
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -13,16 +12,13 @@ from lbgen.agent import metric_names
 from lbgen.conformance import judge
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.difference import Difference, late
-from lbgen.conformance.http1_client import serialize
+from lbgen.conformance.http1_client import Answer, serialize
 from lbgen.conformance.http2_client import Http2Client, header_list
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, wait_until, who_answers, with_control
 from lbgen.plan.model import Mode
+from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
-
-if TYPE_CHECKING:
-    from lbgen.conformance.http1_client import Answer
-    from lbgen.plan.request import Request
 
 _MESSAGE = b"\x00\x00\x00\x00\x05hello"
 _GRPC = (("content-type", "application/grpc"), ("te", "trailers"), ("grpc-accept-encoding", "identity, deflate, gzip"))

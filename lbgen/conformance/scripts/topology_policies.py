@@ -8,20 +8,16 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from math import ceil
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from lbgen.conformance.difference import Difference, late
-from lbgen.conformance.http1_client import serialize
+from lbgen.conformance.http1_client import ClientConnection, serialize
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.pages import page_differences
 from lbgen.conformance.scripts.context import ScriptContext, own_status, wait_until, with_control
 from lbgen.plan.error_pages import page_for
+from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
-
-if TYPE_CHECKING:
-    from lbgen.conformance.http1_client import ClientConnection
-    from lbgen.plan.request import Request
 
 _AT_ONCE, _FREE = 16, 3  # requests at once, and retries that no budget counts
 _QUIET = 0.2  # seconds in which a copy would have come

@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
 
 from lbgen.conformance import judge
 from lbgen.conformance.case import Case, Expect
@@ -32,11 +31,9 @@ from lbgen.conformance.scripts.context import (
 )
 from lbgen.conformance.scripts.topology_timeouts import NOTICED
 from lbgen.plan.own_statuses import is_own_status
+from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.standins.stand_in import Behaviour
-
-if TYPE_CHECKING:
-    from lbgen.plan.request import Request
 
 _MOST = 1_600  # requests that wait for answers of a rare pool
 _RAISED = 1.2  # seconds after a slow start until an engine that looks once a second has raised the share

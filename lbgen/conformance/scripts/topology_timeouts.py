@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,11 +11,8 @@ from lbgen.conformance.case import HANDSHAKE
 from lbgen.conformance.difference import Difference, late
 from lbgen.conformance.http1_client import ClientConnection, serialize, websocket_echo
 from lbgen.conformance.own_answers import account_of
-from lbgen.conformance.scripts.context import own_status
-
-if TYPE_CHECKING:
-    from lbgen.conformance.scripts.context import ScriptContext
-    from lbgen.plan.request import Request
+from lbgen.conformance.scripts.context import ScriptContext, own_status
+from lbgen.plan.request import Request
 
 LARGE = 4 << 20  # bytes, more than any buffer on the way (small ones, see runtime/local/network.py)
 NOTICED = 0.15  # seconds after which a proxy knows that its kept connections have ended

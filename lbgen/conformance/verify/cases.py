@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import partial
 from ipaddress import ip_network
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,11 +18,8 @@ from lbgen.conformance.transport import has_certificate_for, host_of
 from lbgen.conformance.verify.credentials import with_credentials
 from lbgen.plan.model import Forward, HostTable, Listener, Plan, Pool, PoolProtocol, Route, Rule
 from lbgen.plan.policy import IDEMPOTENT, Access, KeyKind, Retries, RetryCause
+from lbgen.plan.request import Draft, Request
 from lbgen.plan.simulate import simulate
-
-if TYPE_CHECKING:
-    from lbgen.plan.request import Draft, Request
-
 
 SERVER = "statuses.failures.server"  # what some engines say of themselves in answers of HTTP/2 endpoints
 OTHER_NAME = "listener.tls.client.other_name"

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from lbgen.conformance.judge import behaviour_of
 from lbgen.conformance.pages import shown_pages
-from lbgen.conformance.runner import CaseState
+from lbgen.conformance.runner import CaseState, Result
 from lbgen.conformance.verify.cases import reached_fields
 from lbgen.plan.auth import BasicAuth, ForwardAuth, JwtAuth
 from lbgen.plan.error_pages import ErrorPage, page_for
@@ -26,7 +26,6 @@ from lbgen.plan.values import Template
 
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case
-    from lbgen.conformance.runner import Result
 
 # Names of a plan that are no fields of a topology, or that have a line of their own below.
 _NO_FIELDS = frozenset(

@@ -5,16 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from lbgen.plan.auth import Auth, BasicAuth, JsonWebKey, JwtAuth, KeysUrl, Scheme, User, parse_keys
+from lbgen.plan.model import Plan, Route
+from lbgen.plan.request import Request
 from lbgen.runtime.common.tokens import public_keys, token
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Plan, Route
-    from lbgen.plan.request import Request
 
 _NAME, _PASSWORD = "lbgen-verify", "of a stand-in's client"  # for stand-ins only
 _HASH = base64.b64encode(hashlib.sha1(_PASSWORD.encode(), usedforsecurity=False).digest()).decode()

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lbgen.conformance.case import CaseFile
+from lbgen.conformance.case import Case, CaseFile
 from lbgen.conformance.engine_under_test import EngineUnderTest
 from lbgen.conformance.http2_client import fetch
 from lbgen.conformance.own_answers import account_of
@@ -32,16 +32,13 @@ from lbgen.conformance.verify.report import Report, VerifiedEngine
 from lbgen.conformance.verify.requests import request_cases
 from lbgen.conformance.verify.time_scaling import Scale
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
-from lbgen.engines.api import target_version
-from lbgen.plan.model import Mode
+from lbgen.engines.api import Engine, target_version
+from lbgen.plan.model import Listener, Mode, Plan
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.standins.server import StandInServers
 
 if TYPE_CHECKING:
-    from lbgen.conformance.case import Case
     from lbgen.conformance.http1_client import Address
-    from lbgen.engines.api import Engine
-    from lbgen.plan.model import Listener, Plan
 
 UNKNOWN_CLIENT = "198.51.100.7"  # of TEST-NET-2 (RFC 5737), where nobody says how the balancer sees this host
 _AT_ONCE = 4

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from lbgen.engines.api import split_lines
 from lbgen.engines.rendered import Rendered, render_with
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Plan
 from lbgen.plan.overlay import with_version
-
-if TYPE_CHECKING:
-    from lbgen.plan.features import Feature
-    from lbgen.plan.model import Plan
-    from lbgen.runtime.local.messages import EngineChoice
+from lbgen.runtime.local.messages import EngineChoice
 
 NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)(us|ms|s|m|h|d)?(?![\w.])")
 _TIME_ALONE = re.compile(r"\s*[\w-]+[: ] *\d+(?:\.\d+)?(?:us|ms|s|m|h|d);?")

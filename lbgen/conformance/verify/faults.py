@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from itertools import chain
 from math import ceil, log
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -41,11 +40,9 @@ from lbgen.conformance.verify.pools import kept_case
 from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.model import Forward, Mode, Plan, Pool, PoolProtocol, Route, Timeouts
 from lbgen.plan.policy import ActiveHealth, KeyKind, RetryCause
+from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.standins.http1 import CONTROL
-
-if TYPE_CHECKING:
-    from lbgen.plan.request import Request
 
 _ONE_ATTEMPT = "route.forward.one_attempt"
 _NO_RETRY = "statuses.failures.kept_no_retry"  # an endpoint that closes where others are tried again

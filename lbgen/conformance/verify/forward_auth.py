@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from lbgen.conformance.case import Expect
 from lbgen.conformance.verify.cases import Phase, ScheduledCase, fault_case, reached_fields
 from lbgen.plan.auth import ForwardAuth
-from lbgen.plan.model import Forward
+from lbgen.plan.model import Forward, Plan, Route
+from lbgen.plan.request import Request
 from lbgen.runtime.standins.stand_in import Behaviour
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Plan, Route
-    from lbgen.plan.request import Request
 
 REFUSES = Behaviour("fixed", status=401, headers=(("WWW-Authenticate", 'Bearer realm="stand-in"'),), body="no\n")
 _CLAUSE = "5.auth-forward"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -15,11 +15,9 @@ from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE
 from lbgen.conformance.transport import CURVES, TransportOptions, without_verification
 from lbgen.conformance.verify.substitute_certificates import FOREIGN
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Listener
-    from lbgen.plan.request import Request
-    from lbgen.plan.tls import Certificate, ListenerTls
+from lbgen.plan.model import Listener
+from lbgen.plan.request import Request
+from lbgen.plan.tls import Certificate, ListenerTls
 
 NO_NAME = ("listener.tls.no_sni.other",)
 _REFUSAL = ("listener.tls.client.refusal",)

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from lbgen.diagnostics import Diagnostic
+from lbgen.engines.api import Binary
+from lbgen.engines.rendered import Rendered
+from lbgen.plan.model import Plan
 
 if TYPE_CHECKING:
     from lbgen.conformance.runner import Result
     from lbgen.conformance.verify.cases import ScheduledCase
-    from lbgen.engines.api import Binary
-    from lbgen.engines.rendered import Rendered
-    from lbgen.plan.model import Plan
 
 ComparedAnswer = tuple[int | None, str, str, str]  # status, location, pool, what the endpoint was asked for
 _WORKER = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import ip_network
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -16,9 +16,7 @@ from lbgen.conformance.verify.handshakes import NO_NAME, names
 from lbgen.plan.model import Balance, Forward, Listener, Plan, Protocol
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate_l4
-
-if TYPE_CHECKING:
-    from lbgen.plan.tls import ListenerTls
+from lbgen.plan.tls import ListenerTls
 
 _IDLE, _CONNECT = ("timeouts.idle.l4",), ("timeouts.connect.l4",)
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import ceil, floor, log, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from lbgen.conformance.verify.cases import ScheduledCase, alone_case, distinct_client, first_case, with_headers
 from lbgen.plan.model import Balance, Endpoint, Mode, Plan, Pool, Protocol, Route
 from lbgen.plan.policy import Access, ActiveHealth, Key, KeyKind
-
-if TYPE_CHECKING:
-    from lbgen.plan.request import Request
+from lbgen.plan.request import Request
 
 MOST = 300  # requests that one case may need
 TIMES = 240  # requests whose shares are counted

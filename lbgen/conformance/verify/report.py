@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, to_builtins
 
 from lbgen.conformance.runner import CaseState, Result
-from lbgen.diagnostics import counted
+from lbgen.diagnostics import Diagnostic, counted
 
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from lbgen.conformance.verify.edited_files import LineChange
     from lbgen.conformance.verify.jobs import Finished
     from lbgen.conformance.verify.time_scaling import Scale
-    from lbgen.diagnostics import Diagnostic
 
 PAIRWISE = "engines agree"
 

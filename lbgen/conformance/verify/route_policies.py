@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -14,11 +13,9 @@ from lbgen.plan.admission import shared_limit_statuses
 from lbgen.plan.error_pages import share_statuses
 from lbgen.plan.forwarding import state_client
 from lbgen.plan.model import Forward, Listener, Plan, Route
+from lbgen.plan.policy import Access, Compression, Cors, Origin
+from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
-
-if TYPE_CHECKING:
-    from lbgen.plan.policy import Access, Compression, Cors, Origin
-    from lbgen.plan.request import Request
 
 _Labelled = tuple[str, "Request"]
 MOST_BODY = 2 << 20  # bytes; beyond it only the announced length is tried

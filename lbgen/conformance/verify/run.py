@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections import Counter
@@ -36,12 +37,10 @@ from lbgen.plan.tiers import tiers
 from lbgen.runtime.common.driver import no_progress
 from lbgen.runtime.local import network
 from lbgen.runtime.local.decide import choose
+from lbgen.runtime.local.messages import EngineChoice
 from lbgen.runtime.stack_request import chosen_engines
 
 if TYPE_CHECKING:
-    import os
-
-    from lbgen.runtime.local.messages import EngineChoice
     from lbgen.spec.load import Topology
 
 REQUESTS = 1_000

@@ -9,20 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.conformance.verify.credentials import admit_ours
+from lbgen.plan.model import Listener, Plan, Pool
 from lbgen.plan.tls import Certificate, File
 from lbgen.runtime.common.certificates import CA, CLIENT_CA, FOREIGN_CA, Spec, make
 from lbgen.runtime.common.issued_certificates import with_self_signed
 from lbgen.runtime.standins.stand_in import StandInTls
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Listener, Plan, Pool
 
 CLIENT, FOREIGN, WRONG = "client", "client-foreign", "wrong-name"
 

@@ -17,15 +17,15 @@ from lbgen.conformance.verify.requests import request_cases
 from lbgen.conformance.verify.substitute_certificates import certify
 from lbgen.conformance.verify.time_scaling import Scale, choose_scale, scale_times
 from lbgen.engines.api import Engine, runs_in_kernel
+from lbgen.plan.model import Plan
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tier_simulation import Front, l4_fronts
 from lbgen.plan.tiers import Tier, tiers
 from lbgen.runtime.local.decide import choose
+from lbgen.runtime.local.messages import EngineChoice
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
-    from lbgen.runtime.local.messages import EngineChoice
     from lbgen.spec.load import Topology
 
 _NODES = 2  # replicas that stand behind the edge, which is enough to tell them apart

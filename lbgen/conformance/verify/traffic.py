@@ -4,7 +4,6 @@ rates, limits, splits and mirrors; `pools` has those of each pool."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -23,10 +22,8 @@ from lbgen.conformance.verify.coverage import named
 from lbgen.conformance.verify.pools import MOST, TIMES, deviation_bounds, hold_time
 from lbgen.plan.model import Forward, Listener, Mode, Plan, PoolProtocol, Route
 from lbgen.plan.policy import REPLAYED_BODY, Key, KeyKind, RateLimit
+from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
-
-if TYPE_CHECKING:
-    from lbgen.plan.request import Request
 
 _REFILL = 3  # seconds in which tokens that other cases took have surely come back
 _RAREST = 0.04  # share of a pool whose answers are waited for

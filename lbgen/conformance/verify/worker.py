@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,11 +36,8 @@ from lbgen.runtime.common import certificates
 from lbgen.runtime.local.engine_process import EngineProcess
 from lbgen.runtime.local.network import enter, veth
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.standins.server import stand_in_servers
+from lbgen.runtime.standins.server import StandInServers, stand_in_servers
 from lbgen.runtime.standins.stand_in import Behaviour, StandIn
-
-if TYPE_CHECKING:
-    from lbgen.runtime.standins.server import StandInServers
 
 # Cases at a time: answered at once, waiting for a time, with large bodies, tried again.
 QUICK, WAITING, HEAVY, AGAIN = 6, 48, 12, 8

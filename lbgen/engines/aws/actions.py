@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 from lbgen.engines.aws.matching import Test, tests, with_sources, within_quotas
 from lbgen.engines.aws.upstreams import sticky_seconds
 from lbgen.engines.aws.view import ref
-from lbgen.plan.model import Forward, Redirect, Respond
-from lbgen.plan.path_conditions import PrefixPath
+from lbgen.plan.model import Forward, HostPattern, Plan, Redirect, Respond, Rewrite, Route, Rule
+from lbgen.plan.path_conditions import Path, PrefixPath
+from lbgen.plan.values import Value
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import HostPattern, Plan, Rewrite, Route, Rule
-    from lbgen.plan.path_conditions import Path
-    from lbgen.plan.values import Value
 
 Part = tuple[tuple[Test, ...], "Data", "list[Data]"]
 """A rule of the API: conditions, action and transforms."""

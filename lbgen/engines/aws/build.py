@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
@@ -11,13 +12,10 @@ from lbgen.engines.aws.matching import listener_rules
 from lbgen.engines.aws.view import LOAD_BALANCER, Template, attribute_of, attributes, ref, resource
 from lbgen.engines.document import Plain, Tagged, origin
 from lbgen.engines.yaml_writer import dump
-from lbgen.plan.model import Forward, Mode
+from lbgen.plan.model import Forward, Listener, Mode, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener, Plan
 
 FILE = "template.yaml"
 _KEEPALIVE = (60, 604_800)  # seconds that the API allows

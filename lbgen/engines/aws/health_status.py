@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.aws.view import attribute_of, resource
+from lbgen.engines.aws.view import Template, attribute_of, resource
 
 if TYPE_CHECKING:
-    from lbgen.engines.aws.view import Template
     from lbgen.engines.document import Data
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,16 +11,12 @@ from lbgen.engines.aws.actions import Part, answer, forward, rules_of
 from lbgen.engines.aws.matching import Test, by_hosts, conditions, listener_rules
 from lbgen.engines.aws.paths import AMBIGUOUS
 from lbgen.engines.aws.upstreams import lists_targets, target_group
-from lbgen.engines.aws.view import CERTIFICATES, LISTENER, RULE, attributes, ref, resource
+from lbgen.engines.aws.view import CERTIFICATES, LISTENER, RULE, Template, attributes, ref, resource
 from lbgen.engines.document import Commented
-from lbgen.plan.model import Forward, Mode, Protocol
+from lbgen.plan.model import Forward, Listener, Mode, Plan, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from lbgen.engines.aws.view import Template
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener, Plan
 
 APPLICATION, NETWORK = "ApplicationLoadBalancer", "NetworkLoadBalancer"
 # TLS 1.2 and 1.3 with ECDHE and AES-GCM, and TLS 1.3 alone, both with hybrid key exchange: what AWS recommends

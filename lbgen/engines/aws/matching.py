@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lbgen.plan.conditions import Cookie, Exact, Header, Method, OneOf, Present, Query, Regex, Source, Within
-from lbgen.plan.path_conditions import ExactPath, PrefixPath
+from lbgen.plan.conditions import Condition, Cookie, Exact, Header, Method, OneOf, Present, Query, Regex, Source, Within
+from lbgen.plan.model import HostPattern, Listener, Rule
+from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.conditions import Condition
-    from lbgen.plan.model import HostPattern, Listener, Rule
-    from lbgen.plan.path_conditions import Path
 
 MOST_RULES = 100  # beside the default rule, of one load balancer; the quota can be raised
 _MOST_VALUES, _MOST_OF_CONDITION, _MOST_WILDCARDS = 5, 3, 5

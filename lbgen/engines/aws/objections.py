@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.aws import matching, pool_objections
 from lbgen.engines.aws.actions import literal, media_type, rules_of
 from lbgen.engines.aws.listeners import web_rules
 from lbgen.engines.aws.upstreams import INTERVAL, THRESHOLD, TIMEOUT
-from lbgen.plan.model import Balance, Forward, Mode, Redirect, Respond
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Listener, Plan, Pool, Route
+from lbgen.plan.model import Balance, Forward, Listener, Mode, Plan, Pool, Redirect, Respond, Route
 
 _MEDIA = ("application/javascript", "application/json", "text/css", "text/html", "text/plain")
 _LONGEST_BODY = 1024

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.aws.matching import listener_rules
 from lbgen.engines.aws.upstreams import INTERVAL, SLOW_START, STATUSES
-from lbgen.plan.model import Balance, Forward, Mode, PoolProtocol
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Listener, Plan, Pool, Target
-    from lbgen.plan.policy import ActiveHealth
+from lbgen.plan.model import Balance, Forward, Listener, Mode, Plan, Pool, PoolProtocol, Target
+from lbgen.plan.policy import ActiveHealth
 
 
 def objections(plan: Plan) -> Iterator[Objection]:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lbgen.engines.api import Verdict, VerdictTable, approximate, documented, refused
-
-if TYPE_CHECKING:
-    from lbgen.plan.features import Feature
+from lbgen.plan.features import Feature
 
 _WAF = "AWS WAF in front of the load balancer"
 _NO_CASE = approximate("the comparison ignores case")

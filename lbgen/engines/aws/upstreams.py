@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.aws.view import TARGET_GROUP, attributes, ref, resource
 from lbgen.engines.document import Tagged
-from lbgen.plan.model import Balance, PoolProtocol, Protocol
+from lbgen.plan.model import Balance, Pool, PoolProtocol, Protocol
+from lbgen.plan.policy import Sticky
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Pool
-    from lbgen.plan.policy import Sticky
 
 _ALGORITHMS = {
     Balance.ROUND_ROBIN: "round_robin",

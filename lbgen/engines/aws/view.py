@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented, Plain, Tagged
+from lbgen.plan.model import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Plan
 
 LISTENER, RULE, CERTIFICATES = (
     f"ElasticLoadBalancingV2::{x}" for x in ("Listener", "ListenerRule", "ListenerCertificate")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from lbgen.engines.envoy.predicates import cidrs, has_mapped_addresses
 from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
+from lbgen.plan.policy import Access
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.policy import Access
 
 _RBAC = "filters.http.rbac.v3.RBAC"
 _FILTER = "access"

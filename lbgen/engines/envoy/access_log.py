@@ -16,11 +16,11 @@ from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute, pool_name
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.metrics_spec import l4_format
+from lbgen.json_types import AccessRecord
 from lbgen.plan.model import Forward, Listener, Route
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.json_types import AccessRecord
 
 FILE = "access.log"
 _SNAPSHOT = "original"  # filter state: the request's host and path before a route rewrites them

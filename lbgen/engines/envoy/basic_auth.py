@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import Objection
 from lbgen.engines.document import Commented
 from lbgen.engines.envoy.mutations import SET, header_option
 from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 from lbgen.engines.users import object_to_hashes, users_path
 from lbgen.plan.auth import BasicAuth, JwtAuth, Scheme
+from lbgen.plan.model import Plan
 
 if TYPE_CHECKING:
-    from lbgen.engines.api import Objection
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Plan
 
 _FILTER = "basic-auth"
 _KIND = "filters.http.basic_auth.v3.BasicAuth"

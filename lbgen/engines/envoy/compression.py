@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import version_key
 from lbgen.engines.envoy.protobuf import ENABLED, extension
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
+from lbgen.plan.policy import Compression
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.policy import Compression
 
 _PARTIAL = 206  # a part of a response, whose range is of the bytes as they are
 

@@ -11,10 +11,10 @@ from lbgen.engines.envoy.mutations import APPEND, header_option
 from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute, http_routes
 from lbgen.plan.model import Forward, Plan
+from lbgen.plan.policy import Cors, Origin
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.policy import Cors, Origin
 
 _FILTER = "cors"
 # What a page may always send (Fetch, "CORS-safelisted").

@@ -13,11 +13,10 @@ from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.engines.envoy.values import format_shared
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 from lbgen.plan.error_pages import ErrorPage, share_statuses
-from lbgen.plan.model import Forward, HeaderEdits
+from lbgen.plan.model import Forward, HeaderEdits, Route
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Route
 
 _FILTER = "error-pages"
 _CHALLENGE = "challenge"

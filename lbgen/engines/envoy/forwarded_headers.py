@@ -17,16 +17,14 @@ from lbgen.engines.envoy.predicates import address_in, cidrs, has_mapped_address
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 from lbgen.plan.auth import BasicAuth, ForwardAuth
-from lbgen.plan.conditions import FEATURES, Header
+from lbgen.plan.conditions import FEATURES, AnySubject, Header
 from lbgen.plan.forwarding import REAL_IP as _REAL_IP
 from lbgen.plan.forwarding import RFC_7239 as _FORWARDED
 from lbgen.plan.forwarding import client_fields
-from lbgen.plan.model import Forward, Mode
+from lbgen.plan.model import Forward, Listener, Match, Mode, Plan, Route, Rule
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.conditions import AnySubject
-    from lbgen.plan.model import Listener, Match, Plan, Route, Rule
 
 _TOO_LATE = refused(
     "Envoy chooses the filters of a request before it has the client's address behind trusted proxies, so that access "

@@ -10,10 +10,10 @@ from lbgen.engines.envoy.mutations import APPEND, SET, header_option
 from lbgen.engines.envoy.values import format_value, is_optional
 from lbgen.engines.envoy.view import Contributor, HttpRoute
 from lbgen.plan.model import HeaderEdits, Respond
+from lbgen.plan.values import Value
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.values import Value
 
 
 class _HeaderState(Struct):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from lbgen.engines.envoy.protobuf import duration
 from lbgen.engines.envoy.view import Cluster, Contributor
 from lbgen.plan.model import Endpoint, Pool, PoolProtocol
+from lbgen.plan.policy import ActiveHealth, PassiveHealth
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.policy import ActiveHealth, PassiveHealth
 
 _EJECTION_SWEEP = 100  # ms between two looks at which ejections are over
 

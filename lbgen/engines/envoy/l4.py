@@ -14,12 +14,12 @@ from lbgen.engines.envoy.protobuf import duration, extension, typed
 from lbgen.engines.envoy.tls import build_listener_socket, build_names_pattern
 from lbgen.engines.envoy.view import Clusters, Contributor, cluster_options
 from lbgen.plan.model import Balance, Forward, L4Rule, Listener, Plan, Protocol
+from lbgen.plan.policy import Access
+from lbgen.plan.tls import ListenerTls
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.predicates import Predicate
-    from lbgen.plan.policy import Access
-    from lbgen.plan.tls import ListenerTls
 
 _DENIED = "denied"  # the chain of connections that a route's access list refuses; others have a number in their names
 _NO_LIMIT = 86_400_000  # ms

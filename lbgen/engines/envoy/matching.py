@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import groupby
@@ -16,6 +17,9 @@ from lbgen.engines.envoy.predicates import cidrs
 from lbgen.plan.conditions import (
     FEATURES,
     Absent,
+    AnyOperator,
+    AnySubject,
+    Condition,
     Cookie,
     Exact,
     Header,
@@ -29,15 +33,11 @@ from lbgen.plan.conditions import (
     Within,
 )
 from lbgen.plan.forwarding import PROXY_FIELDS
-from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
+from lbgen.plan.model import Listener, Match
+from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath, RegexPath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lbgen.engines.document import Data
-    from lbgen.plan.conditions import AnyOperator, AnySubject, Condition
-    from lbgen.plan.model import Listener, Match
-    from lbgen.plan.path_conditions import Path
 
     _Matcher = tuple[str, dict[str, Data]]  # the field of a RouteMatch, and what it has
 

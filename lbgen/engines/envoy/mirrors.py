@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.mutations import SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.view import Cluster, ClusterOptions, Contributor, HttpRoute
+from lbgen.plan.model import Forward
+from lbgen.plan.policy import Mirror
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Forward
-    from lbgen.plan.policy import Mirror
 
 _FOR = "x-forwarded-for"
 _SAVED = "x-lbgen-forwarded-for"  # internal: removed before the endpoint

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.conditions import refusal
@@ -11,9 +10,7 @@ from lbgen.engines.envoy.features import FEATURES as CONTRIBUTORS
 from lbgen.engines.envoy.matching import CONDITIONS
 from lbgen.engines.escapes import has_boundary, parse
 from lbgen.plan.conditions import FEATURES, Header, Query, Regex
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Plan, Rule
+from lbgen.plan.model import Plan, Rule
 
 # Headers that Envoy removes from a request before it matches routes.
 _REMOVED_HEADERS = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.protobuf import extension, typed
+from lbgen.plan.model import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener
 
     Predicate = dict[str, Data]
 

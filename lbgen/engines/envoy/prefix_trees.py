@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING
 
+from lbgen.plan.model import Rule
 from lbgen.plan.path_conditions import PrefixPath, covering_prefixes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from lbgen.plan.model import Rule
 
 _MIN_RULES = 200  # rules; a shorter plain list is as fast
 _LEAF = 48  # rules; a key costs Envoy up to 50 KB of memory, a rule in a list about 0.1 us per request

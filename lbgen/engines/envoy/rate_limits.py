@@ -11,11 +11,11 @@ from lbgen.engines.envoy.mutations import SET, build_mutation_filter, header_opt
 from lbgen.engines.envoy.predicates import has_mapped_addresses
 from lbgen.engines.envoy.protobuf import ENABLED, extension
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute, http_routes
+from lbgen.plan.model import Listener, Plan, Route
 from lbgen.plan.policy import KeyKind, RateLimit
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener, Plan, Route
 
 _FILTER = "rate-limit"
 _NO_LIMIT = 1_000_000_000

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from lbgen.engines.api import Binary, BinaryHint, CheckSpec, ProcessSpec
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 FILE = "envoy.yaml"
 LIVE = "live/"  # files that Envoy reads again when they are replaced by a rename

@@ -15,11 +15,11 @@ from lbgen.engines.envoy.matching import regex
 from lbgen.engines.envoy.mutations import SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.protobuf import ENABLED, extension, typed
 from lbgen.engines.envoy.view import Cluster, Contributor, HttpListener, HttpRoute
+from lbgen.plan.model import Endpoint, Plan, Pool, Route
 from lbgen.resources import folder
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Endpoint, Plan, Pool, Route
 
 _FILTER = "sticky"
 _SESSION = "session"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lbgen.engines.api import (
     AT_TIMES,
     NATIVE,
@@ -17,9 +15,7 @@ from lbgen.engines.api import (
 )
 from lbgen.engines.conditions import condition_verdicts
 from lbgen.engines.envoy.matching import CONDITIONS
-
-if TYPE_CHECKING:
-    from lbgen.plan.features import Feature
+from lbgen.plan.features import Feature
 
 _NO_PAGE = {"statuses.grpc": "at times: text"}
 _SORTED = emulated("rules are written in order of precedence, and each host's table includes those of wider hosts")

@@ -11,11 +11,11 @@ from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.matching import escape_regex
 from lbgen.engines.envoy.protobuf import extension, typed, watch
 from lbgen.engines.envoy.view import Cluster, Contributor
+from lbgen.plan.model import Endpoint, HostPattern, Listener, Plan, Pool
+from lbgen.plan.tls import Certificate, File, ListenerTls
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Endpoint, HostPattern, Listener, Plan, Pool
-    from lbgen.plan.tls import Certificate, File, ListenerTls
 
 # Envoy's own list lacks P-384, the last that Mozilla recommends.
 _CURVES = ("X25519MLKEM768", "X25519", "P-256", "P-384")

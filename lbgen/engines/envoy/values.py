@@ -19,13 +19,12 @@ from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute, http_
 from lbgen.plan.facts import bind
 from lbgen.plan.forwarding import PROXY_FIELDS, REQUEST_ID, redirect_value
 from lbgen.plan.model import Forward, Listener, Plan, Redirect, Respond, Route
-from lbgen.plan.path_conditions import EVERY_PATH
+from lbgen.plan.path_conditions import EVERY_PATH, Path
 from lbgen.plan.route_values import answer_values, request_values, route_facts, shared_facts
 from lbgen.plan.values import Fact, Placeholder, Template, Value, group_number, may_be_empty, parts_of, placeholders_of
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.path_conditions import Path
 
 _SPACE = "lbgen"  # of metadata
 _FILTER = "values"

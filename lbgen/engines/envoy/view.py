@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from lbgen.engines.api import Objection
 from lbgen.plan.model import Endpoint, Forward, Listener, Mode, Plan, Pool, Route, Rule
 
 if TYPE_CHECKING:
-    from lbgen.engines.api import Objection
     from lbgen.engines.document import Data
 
     Fields = dict[str, Data]

@@ -7,15 +7,13 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lbgen.engines.haproxy.buffers import head_kib
 from lbgen.engines.haproxy.statements import Section, section, statement
 from lbgen.engines.haproxy.view import Contributor
+from lbgen.json_types import AccessRecord
 from lbgen.plan.model import Mode, Plan
-
-if TYPE_CHECKING:
-    from lbgen.json_types import AccessRecord
 
 # Keys and values of the log-format in templates/haproxy/haproxy.cfg.j2. Hosts and ids pass through HAProxy's `json`; a
 # path has a code such as #22 for a quote, a # and what is not printable US-ASCII, yet a backslash as it came.

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import gcd
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lbgen.engines.haproxy.headers import header_statements
 from lbgen.engines.haproxy.maps import PerRoute
+from lbgen.engines.haproxy.matching import RouteKey
 from lbgen.engines.haproxy.quote import argument
 from lbgen.engines.haproxy.statements import Statement, acl, batches, is_set, set_var, statement
 from lbgen.engines.haproxy.view import Contributor, HttpListener, PoolUse
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Endpoint, Forward, HeaderEdits, Plan, Target
 from lbgen.plan.precedence import group
-
-if TYPE_CHECKING:
-    from lbgen.engines.haproxy.matching import RouteKey
 
 TARGET = "txn.target"
 _MOST_LISTED = 8  # backends that HAProxy tries one by one; from here on a lookup costs less

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from lbgen.engines.api import RenderedFile
+from lbgen.engines.api import Objection, RenderedFile
 from lbgen.engines.haproxy.error_pages import challenge
 from lbgen.engines.haproxy.quote import word
 from lbgen.engines.haproxy.run import USERS
@@ -17,13 +16,9 @@ from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.text import Literal
 from lbgen.engines.users import basic_auths, object_to_hashes, users_name, users_path
 from lbgen.plan.auth import BasicAuth, Scheme
-from lbgen.plan.error_pages import page_for
+from lbgen.plan.error_pages import ErrorPage, page_for
+from lbgen.plan.model import Plan
 from lbgen.plan.precedence import group
-
-if TYPE_CHECKING:
-    from lbgen.engines.api import Objection
-    from lbgen.plan.error_pages import ErrorPage
-    from lbgen.plan.model import Plan
 
 _CRYPT = frozenset({Scheme.BCRYPT, Scheme.SHA512, Scheme.SHA256, Scheme.MD5})
 _SHA1 = "txn.password"  # the SHA-1 hash of the password that a request has

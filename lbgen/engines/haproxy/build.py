@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING
 
-from jinja2 import FileSystemLoader
+from jinja2 import Environment, FileSystemLoader
 
 from lbgen.engines import text
 from lbgen.engines.api import RenderedFile, version_key
@@ -21,26 +21,17 @@ from lbgen.engines.haproxy.listeners import frontend
 from lbgen.engines.haproxy.maps import Maps
 from lbgen.engines.haproxy.quote import QUOTES
 from lbgen.engines.haproxy.run import CONFIG, config_files
-from lbgen.engines.haproxy.statements import section, statement
+from lbgen.engines.haproxy.statements import Block, section, statement
 from lbgen.engines.haproxy.tls import certificate_list, stored_certificates
 from lbgen.engines.haproxy.upstreams import Backends
-from lbgen.engines.haproxy.view import View
+from lbgen.engines.haproxy.view import Frontend, L4Frontend, View
 from lbgen.engines.metrics_spec import LOG_FD as METRICS_FD
 from lbgen.engines.text import Atom
 from lbgen.engines.verbatim import texts
-from lbgen.plan.model import Mode
+from lbgen.plan.model import Mode, Plan
 from lbgen.plan.pool import KEEPALIVE_IDLE
 from lbgen.resources import folder
 from lbgen.version import VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from jinja2 import Environment
-
-    from lbgen.engines.haproxy.statements import Block
-    from lbgen.engines.haproxy.view import Frontend, L4Frontend
-    from lbgen.plan.model import Plan
 
 LUA = "lbgen.lua"
 _CALL = re.compile(r"\blua\.([a-z_]+)")

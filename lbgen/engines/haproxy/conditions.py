@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from msgspec import Struct, field
 
 from lbgen.engines.api import NATIVE, Verdict, emulated, habit
 from lbgen.engines.conditions import ConditionTable, Rendered
+from lbgen.engines.haproxy.maps import Maps
 from lbgen.engines.haproxy.quote import argument, value_regex
 from lbgen.engines.haproxy.statements import Acl, Statement, acl, acl_named, batches, is_set, set_var, statement
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.conditions import (
     FEATURES,
     Absent,
+    AnyOperator,
+    AnySubject,
     Cookie,
     Exact,
     Header,
@@ -27,14 +30,8 @@ from lbgen.plan.conditions import (
     Source,
     Within,
 )
+from lbgen.plan.model import HostPattern, Match
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lbgen.engines.haproxy.maps import Maps
-    from lbgen.plan.conditions import AnyOperator, AnySubject
-    from lbgen.plan.model import HostPattern, Match
 
 DOMAIN = "str(.),concat(,txn.host)"  # the host with a dot before it
 PREFIX = "path,concat(/)"

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.statements import Acl, Statement, acl, acl_named, batches, is_set, set_var, statement
 from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.text import Literal
+from lbgen.plan.policy import Cors, Origin
 from lbgen.plan.precedence import group
-
-if TYPE_CHECKING:
-    from lbgen.plan.policy import Cors, Origin
 
 _GRANTED = "txn.origin"  # the origin that the request's policy admits
 _ORIGIN = "req.fhdr(origin)"

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, RenderedFile, refused
 from lbgen.engines.haproxy.quote import log_format
-from lbgen.engines.haproxy.statements import Statement, acl, is_set, statement
+from lbgen.engines.haproxy.statements import Acl, Statement, Word, acl, is_set, statement
 from lbgen.engines.haproxy.values import count_bytes, format_shared
 from lbgen.engines.haproxy.view import Contributor, HttpListener, PoolUse
 from lbgen.engines.text import Literal
 from lbgen.plan.error_pages import ErrorPage, page_for, share_statuses
 from lbgen.plan.model import Plan, PoolProtocol
 from lbgen.plan.precedence import group
-
-if TYPE_CHECKING:
-    from lbgen.engines.haproxy.statements import Acl, Word
 
 LARGEST = 16_000  # bytes of a page, which must fit into one buffer with its head
 _IN_LINE = 200  # bytes of a page in haproxy.cfg; a longer one has a file

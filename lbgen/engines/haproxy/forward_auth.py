@@ -8,7 +8,6 @@ socket for one to this one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -17,11 +16,8 @@ from lbgen.engines.haproxy.values import format_shared
 from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.text import Literal
 from lbgen.plan.auth import ForwardAuth
-from lbgen.plan.model import Mode, Timeouts
+from lbgen.plan.model import Mode, Plan, Pool, Timeouts
 from lbgen.plan.precedence import group
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Plan, Pool
 
 _ADMITTED = is_set("txn.admitted")
 _MARGIN = 1000  # ms that the client waits beyond the times of the frontend, which answers first

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, refused
+from lbgen.engines.haproxy.maps import Maps, PerRoute
 from lbgen.engines.haproxy.quote import Sample, log_format
 from lbgen.engines.haproxy.statements import Statement, acl, set_var, statement
 from lbgen.engines.haproxy.values import edit_statements
@@ -15,9 +15,6 @@ from lbgen.engines.text import Atom, Literal
 from lbgen.plan.forwarding import client_fields
 from lbgen.plan.model import Forward, HeaderEdits, Listener, Plan, Respond
 from lbgen.plan.values import Template, Value
-
-if TYPE_CHECKING:
-    from lbgen.engines.haproxy.maps import Maps, PerRoute
 
 LONGEST_TEXT = 8_000  # bytes of a header value; headers that are added to a head have 8 KiB of room
 _HOP_BY_HOP = ("keep-alive", "proxy-connection", "te", "trailer", "http2-settings")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import csv
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from lbgen.engines.health import NO_ADDRESS, Condition, State
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 STATUS_PATH = "/;csv"
 # Statuses of a failed check; any other did not take the endpoint out.

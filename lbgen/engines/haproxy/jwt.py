@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -14,15 +13,11 @@ from lbgen.engines.haproxy.statements import Acl, Statement, acl, is_set, set_va
 from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.jwt import jwt_auths, object_to_algorithms, pem
 from lbgen.engines.text import Literal
-from lbgen.plan.auth import JwtAuth, KeysUrl
-from lbgen.plan.error_pages import page_for
+from lbgen.plan.auth import JsonWebKey, JwtAuth, KeysUrl
+from lbgen.plan.error_pages import ErrorPage, page_for
+from lbgen.plan.model import Plan
 from lbgen.plan.precedence import group
 from lbgen.plan.tokens import SKEW
-
-if TYPE_CHECKING:
-    from lbgen.plan.auth import JsonWebKey
-    from lbgen.plan.error_pages import ErrorPage
-    from lbgen.plan.model import Plan
 
 _TOKEN, _ALGORITHM, _VERIFIED = "txn.token", "txn.token_alg", "txn.token_verified"
 _EXPIRES, _BEGINS, _AUDIENCE = "txn.token_exp", "txn.token_nbf", "txn.token_aud"

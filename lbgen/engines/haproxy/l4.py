@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from lbgen.engines.haproxy.limits import denied
 from lbgen.engines.haproxy.listeners import bind
+from lbgen.engines.haproxy.maps import Maps
 from lbgen.engines.haproxy.statements import Acl, Block, Statement, acl, block, statement
 from lbgen.engines.haproxy.timeouts import duration
+from lbgen.engines.haproxy.upstreams import Backends
 from lbgen.engines.haproxy.view import L4Frontend
 from lbgen.engines.text import Atom
-from lbgen.plan.model import Forward
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.engines.haproxy.maps import Maps
-    from lbgen.engines.haproxy.upstreams import Backends
-    from lbgen.plan.model import L4Rule, Listener, Plan
+from lbgen.plan.model import Forward, L4Rule, Listener, Plan
 
 SNI = "sess.sni"  # for the log
 _DENIED = "access:denied"

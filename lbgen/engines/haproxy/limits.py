@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lbgen.engines.haproxy.error_pages import deny_with_page, refuse
+from lbgen.engines.haproxy.maps import Maps
 from lbgen.engines.haproxy.quote import Sample, argument
 from lbgen.engines.haproxy.statements import Acl, Block, Statement, acl, block, deny, is_set, set_var, statement
 from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.text import Literal
 from lbgen.plan.error_pages import page_for
 from lbgen.plan.forwarding import FORWARDED_FOR
+from lbgen.plan.model import Listener, Plan, Route
 from lbgen.plan.policy import Access, Key, KeyKind, RateLimit
 from lbgen.plan.precedence import group
-
-if TYPE_CHECKING:
-    from lbgen.engines.haproxy.maps import Maps
-    from lbgen.plan.model import Listener, Plan, Route
 
 _UNDER_WAY = "lbgen:under_way"  # the stick table that counts requests under way
 _BUCKETS = "lbgen:rates"  # the one with the time at which each bucket is full again

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lbgen.engines.haproxy import view
 from lbgen.engines.haproxy.backend_selection import choices, use_backend_statements
 from lbgen.engines.haproxy.features import FEATURES
 from lbgen.engines.haproxy.headers import dropped_names, forwarded
 from lbgen.engines.haproxy.limits import CLIENT_VARIABLE
-from lbgen.engines.haproxy.maps import PerRoute
-from lbgen.engines.haproxy.matching import ROUTE, ROUTING, route_requests
+from lbgen.engines.haproxy.maps import Maps, PerRoute
+from lbgen.engines.haproxy.matching import ROUTE, ROUTING, Routing, route_requests
 from lbgen.engines.haproxy.mirrors import mirror_frontends
 from lbgen.engines.haproxy.rewrites import answer_backends
-from lbgen.engines.haproxy.statements import Statement, acl, deny, is_set, section, statement, words
+from lbgen.engines.haproxy.statements import Block, Statement, Word, acl, deny, is_set, section, statement, words
 from lbgen.engines.haproxy.timeouts import duration
 from lbgen.engines.haproxy.tls import reject_unknown_names, tls_options
+from lbgen.engines.haproxy.upstreams import Backends
 from lbgen.engines.haproxy.values import makes_early_id, needs_host, needs_id
 from lbgen.engines.haproxy.view import Bind, Frontend, HttpListener
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Mode, PoolProtocol
+from lbgen.plan.model import Listener, Mode, Plan, PoolProtocol
 from lbgen.plan.policy import Paths, PathsMode
-
-if TYPE_CHECKING:
-    from lbgen.engines.haproxy.maps import Maps
-    from lbgen.engines.haproxy.matching import Routing
-    from lbgen.engines.haproxy.statements import Block, Word
-    from lbgen.engines.haproxy.upstreams import Backends
-    from lbgen.plan.model import Listener, Plan
-
 
 _OF_SPLITS = "; txn.target is the chosen share of a split"
 

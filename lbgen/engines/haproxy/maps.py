@@ -4,7 +4,7 @@ few with ACLs, or one that looks its value up in a map."""
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -13,9 +13,6 @@ from lbgen.engines.haproxy.quote import Sample, log_format
 from lbgen.engines.haproxy.statements import Acl, Statement, acl
 from lbgen.engines.text import Literal
 from lbgen.plan.precedence import group
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 INLINE_NETWORKS = 20  # in one ACL; more go to a list file
 _INLINE_VALUES = 30  # in one ACL; HAProxy accepts 64 words per line

@@ -4,23 +4,17 @@ files that lead from host and path to the route."""
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from lbgen.engines.haproxy.conditions import Conditions
+from lbgen.engines.haproxy.maps import Maps
 from lbgen.engines.haproxy.statements import HOST, Acl, Statement, acl, acl_named, is_set, set_var, statement
 from lbgen.engines.text import Literal
-from lbgen.plan.model import Forward, HostPattern, Redirect, Rule
-from lbgen.plan.path_conditions import ExactPath, PrefixPath
-from lbgen.plan.precedence import covering_hosts, group, path_groups
+from lbgen.plan.model import Forward, HostPattern, HostTable, Listener, Plan, Redirect, Rule
+from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath
+from lbgen.plan.precedence import PathGroup, covering_hosts, group, path_groups
 from lbgen.plan.route_values import has_captures
-
-if TYPE_CHECKING:
-    from lbgen.engines.haproxy.maps import Maps
-    from lbgen.plan.model import HostTable, Listener, Plan
-    from lbgen.plan.path_conditions import Path
-    from lbgen.plan.precedence import PathGroup
 
 ROUTE = "txn.route"
 ROUTING = "Routing: the first rule that holds names the route; an added slash keeps /api off /apix"

@@ -4,9 +4,9 @@ for each."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, refused
+from lbgen.engines.haproxy.matching import RouteKey
 from lbgen.engines.haproxy.quote import Sample, argument, log_format
 from lbgen.engines.haproxy.statements import Block, Statement, acl, block, statement
 from lbgen.engines.haproxy.values import count_bytes, format_value
@@ -15,9 +15,6 @@ from lbgen.engines.text import Literal
 from lbgen.plan.forwarding import redirect_value
 from lbgen.plan.model import Listener, Plan, Redirect, Respond, Route
 from lbgen.plan.values import Template, may_be_empty
-
-if TYPE_CHECKING:
-    from lbgen.engines.haproxy.matching import RouteKey
 
 LONGEST_BODY = 16_000  # bytes of a fixed response, which must fit into one buffer with its head
 _PORTS = {"http": 80, "https": 443}

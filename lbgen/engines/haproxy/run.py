@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from signal import Signals
-from typing import TYPE_CHECKING
 
-from lbgen.engines.api import SECRETS, BinaryHint, CheckSpec, ProcessSpec
+from lbgen.engines.api import SECRETS, Binary, BinaryHint, CheckSpec, ProcessSpec
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.metrics_spec import LOG_FD as METRICS_FD
 from lbgen.engines.users import basic_auths
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from lbgen.engines.api import Binary
-    from lbgen.plan.model import Plan
+from lbgen.plan.model import Plan
 
 CONFIG = "haproxy.cfg"
 PID_FILE = "haproxy.pid"  # of the master, where the agent has it load certificates

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, VerdictTable, emulated, habit, refused
 from lbgen.engines.conditions import condition_verdicts
 from lbgen.engines.difference_shows import where_bodies_are_forwarded
 from lbgen.engines.haproxy.conditions import CONDITIONS
-
-if TYPE_CHECKING:
-    from lbgen.plan.features import Feature
-
+from lbgen.plan.features import Feature
 
 VERSIONS = ("2.8", "3.2", "3.0", "2.6")
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, RenderedFile, refused, version_key
+from lbgen.engines.haproxy.maps import Maps
 from lbgen.engines.haproxy.run import PID_FILE
 from lbgen.engines.haproxy.statements import Section, Statement, Word, acl, section, statement
 from lbgen.engines.haproxy.view import Contributor, PoolUse
 from lbgen.engines.text import Literal
+from lbgen.plan.features import Feature
 from lbgen.plan.model import Endpoint, HostPattern, Listener, Mode, Plan
 from lbgen.plan.tls import HYBRID, Certificate, ListenerTls
-
-if TYPE_CHECKING:
-    from lbgen.engines.haproxy.maps import Maps
-    from lbgen.plan.features import Feature
 
 _SAFE_PATH = re.compile(r"[A-Za-z0-9/._-]+")
 

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from functools import reduce
 from math import gcd
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from lbgen.engines.haproxy.backend_selection import Choice
 from lbgen.engines.haproxy.connections import is_resolved
 from lbgen.engines.haproxy.error_pages import failure_pages
 from lbgen.engines.haproxy.features import FEATURES
 from lbgen.engines.haproxy.quote import argument
-from lbgen.engines.haproxy.statements import Statement, statement
+from lbgen.engines.haproxy.statements import Statement, Word, statement
 from lbgen.engines.haproxy.timeouts import duration, server_timeout
 from lbgen.engines.haproxy.view import Backend, PoolUse, Times
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Balance, Forward
+from lbgen.plan.model import Balance, Forward, Plan, Pool, Route, Timeouts
 from lbgen.plan.policy import KeyKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.engines.haproxy.backend_selection import Choice
-    from lbgen.engines.haproxy.statements import Word
-    from lbgen.plan.model import Plan, Pool, Route, Timeouts
 
 _MAX_WEIGHT = 256
 # These place endpoints on a ring in numbers that follow their weights; small numbers would share requests unevenly.

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, refused
+from lbgen.engines.haproxy.matching import RouteKey
 from lbgen.engines.haproxy.quote import Sample, argument, log_format
 from lbgen.engines.haproxy.statements import HOST, Acl, Statement, acl, set_var, statement
 from lbgen.engines.haproxy.view import Contributor, HttpListener
@@ -18,9 +18,6 @@ from lbgen.plan.forwarding import PROXY_FIELDS
 from lbgen.plan.model import Listener, Plan, Redirect, Respond, Route
 from lbgen.plan.route_values import answer_values, route_facts, shared_facts
 from lbgen.plan.values import Fact, Placeholder, Template, Value, group_number, may_be_empty, parts_of, placeholders_of
-
-if TYPE_CHECKING:
-    from lbgen.engines.haproxy.matching import RouteKey
 
 ROOM = 2048  # bytes that HAProxy keeps free for each fact of a client's choice
 LONG_FACTS = frozenset({Fact.PATH, Fact.QUERY, Fact.ARGS, Fact.URI, Fact.HEADER, Fact.COOKIE, Fact.CAPTURE})

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.engines.api import Objection
+from lbgen.engines.haproxy.maps import Maps, PerRoute
+from lbgen.engines.haproxy.matching import RouteKey
+from lbgen.engines.haproxy.statements import Block, Section, Statement, Word
+from lbgen.engines.text import Atom, Literal
+from lbgen.plan.error_pages import ErrorPage
 from lbgen.plan.model import Endpoint, Forward, Listener, Plan, Pool, Route, Timeouts
-
-if TYPE_CHECKING:
-    from lbgen.engines.api import Objection
-    from lbgen.engines.haproxy.maps import Maps, PerRoute
-    from lbgen.engines.haproxy.matching import RouteKey
-    from lbgen.engines.haproxy.statements import Block, Section, Statement, Word
-    from lbgen.engines.text import Atom, Literal
-    from lbgen.plan.error_pages import ErrorPage
-    from lbgen.plan.policy import Compression, Retries
+from lbgen.plan.policy import Compression, Retries
 
 
 class Bind(Struct, frozen=True, eq=False):

@@ -6,14 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Binary, CheckSpec, EndpointRules, ProcessSpec
 from lbgen.engines.keepalived.upstreams import addresses, is_direct, table_name
 from lbgen.engines.kernel import family
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
+from lbgen.plan.model import Plan
 
 FILE = "keepalived.conf"
 MARKS = "marks.nft"

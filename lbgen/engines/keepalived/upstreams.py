@@ -6,19 +6,14 @@ listener's address too and answers the client itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from ipaddress import ip_address
 from math import gcd, lcm
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lbgen.engines.kernel import balance, forward_of
-from lbgen.plan.model import Balance, Endpoint, Plan, Pool, Route
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.model import Listener
+from lbgen.plan.model import Balance, Endpoint, Listener, Plan, Pool, Route
 
 VRRP = "vrrp"  # the place for text of the topology
 MAX_WEIGHT = 65_535  # keepalived's

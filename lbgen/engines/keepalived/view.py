@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from lbgen.engines.text import Atom, Literal
+from lbgen.engines.text import Atom, Literal
 
 
 class Status(Struct, frozen=True, eq=False):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
-from typing import TYPE_CHECKING
 
 from lbgen.engines.kernel import family, forward_of, is_every_address
 from lbgen.engines.nftables import health_checks
@@ -43,12 +42,9 @@ from lbgen.engines.nftables.view import (
     View,
 )
 from lbgen.engines.text import Atom
-from lbgen.plan.model import Balance, Listener, Plan, Protocol, Route
+from lbgen.plan.model import Balance, L4Rule, Listener, Plan, Protocol, Route
+from lbgen.plan.policy import Access as PlanAccess
 from lbgen.version import VERSION
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import L4Rule
-    from lbgen.plan.policy import Access as PlanAccess
 
 _NAME = r"[A-Za-z0-9._-]*"
 _WORD = r"[a-z0-9_][a-z0-9._/-]*"

@@ -3,8 +3,9 @@ that is the balance, in one transaction."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -29,12 +30,7 @@ from lbgen.engines.nftables.upstreams import (
     table_family,
     table_name,
 )
-from lbgen.plan.model import Balance, Endpoint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from lbgen.plan.model import Plan, Pool, Protocol, Route
+from lbgen.plan.model import Balance, Endpoint, Plan, Pool, Protocol, Route
 
 FILE = "steering.nft"
 _NUMBERS = {Balance.ROUND_ROBIN: "inc", Balance.RANDOM: "random", Balance.LEAST_CONNECTIONS: "random"}

@@ -8,16 +8,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Binary, CheckSpec, Counts, EndpointRules, ProcessSpec
 from lbgen.engines.kernel import family
 from lbgen.engines.nftables import transaction
 from lbgen.engines.nftables.health_checks import uses_agent
 from lbgen.engines.nftables.upstreams import direct_tables, is_direct, replies, table_family, table_name
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Plan, Protocol
+from lbgen.plan.model import Plan, Protocol
 
 FILE = "lbgen.nft"
 FOLDER = "direct"  # of the rules for endpoints

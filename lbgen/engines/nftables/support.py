@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lbgen.engines.api import NATIVE, Verdict, VerdictTable, approximate, emulated, refused
 from lbgen.engines.kernel import kernel_verdicts
-
-if TYPE_CHECKING:
-    from lbgen.plan.features import Feature
+from lbgen.plan.features import Feature
 
 _RESET = emulated("a connection that is not admitted is reset before it opens; a datagram is dropped")
 

@@ -12,15 +12,11 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from ipaddress import ip_address
 from math import gcd, lcm
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lbgen.engines.kernel import balance, forward_of
-from lbgen.plan.model import Balance, Endpoint, Plan, Route
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Listener, Protocol
+from lbgen.plan.model import Balance, Endpoint, Listener, Plan, Protocol, Route
 
 MAX_SLOTS = 65_536  # such a map loads in about a second; larger weights are refused, never rounded
 FULL = 100  # percent

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Network
 
 from lbgen.engines.nginx.definitions import Definitions, Section
 from lbgen.engines.nginx.names import network, reference, unmapped
@@ -11,13 +12,8 @@ from lbgen.engines.nginx.statements import Check, Geo, Network
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.view import Checks, Contributor, HttpRoute, HttpServer, L4Server, Lines
 from lbgen.engines.text import Atom
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from ipaddress import IPv4Network, IPv6Network
-
-    from lbgen.plan.model import Listener
-    from lbgen.plan.policy import Access
+from lbgen.plan.model import Listener
+from lbgen.plan.policy import Access
 
 
 def denied_variable(definitions: Definitions, access: Access, listener: Listener, field: str) -> Atom:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lbgen.engines.metrics_spec import L4_MARK
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
@@ -15,12 +16,8 @@ from lbgen.engines.nginx.statements import NONE, Entry, Line, LogFormat
 from lbgen.engines.nginx.strings import directive, text
 from lbgen.engines.nginx.view import Contributor, HeaderLines, HttpBlock, HttpRoute, HttpServer, L4Server, Lines
 from lbgen.engines.text import Atom, Literal
+from lbgen.json_types import AccessRecord
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from lbgen.json_types import AccessRecord
 
 FILE = "access.log"
 _ROUTE, POOL = "logged_route", "logged_pool"

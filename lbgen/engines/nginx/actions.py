@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import Iterable
+from typing import assert_never
 
 from msgspec.structs import replace
 
@@ -20,11 +21,7 @@ from lbgen.engines.nginx.values import ADDRESS_STATUSES, write_body, write_value
 from lbgen.engines.nginx.view import HttpForward, HttpRoute
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Redirect, Respond
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from lbgen.plan.values import Value
+from lbgen.plan.values import Value
 
 Body = Proxy | Answer
 _GUARDS = [each.guard for each in FEATURES if each.guard]

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from lbgen.engines.nginx.forwarded_headers import peer
 from lbgen.engines.nginx.names import reference
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.timeouts import duration
 from lbgen.engines.nginx.view import Contributor, Lines, UpstreamPool
-from lbgen.plan.model import Balance
+from lbgen.engines.text import Atom
+from lbgen.plan.model import Balance, Endpoint
 from lbgen.plan.policy import KeyKind
-
-if TYPE_CHECKING:
-    from lbgen.engines.text import Atom
-    from lbgen.plan.model import Endpoint
 
 
 def _upstream(at: UpstreamPool) -> Lines:

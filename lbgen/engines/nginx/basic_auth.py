@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from lbgen.engines.nginx.statements import Line
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.view import Contributor, HttpRoute, Lines
 from lbgen.engines.text import Literal
 from lbgen.engines.users import users_path
 from lbgen.plan.auth import BasicAuth
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.engines.nginx.statements import Line
 
 
 def _guard(at: HttpRoute, _: bool) -> Lines:

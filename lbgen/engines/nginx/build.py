@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from itertools import chain, count
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -38,10 +38,6 @@ from lbgen.engines.text import Atom, Literal
 from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, Timeouts
 from lbgen.version import VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 _DEFAULT_TIMEOUTS = Timeouts(5_000, 60_000, 60_000)
 _MAX_DEFAULT_HASH = 48  # names or variables that fit nginx's default hash sizes without a warning

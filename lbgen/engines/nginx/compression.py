@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.view import Contributor, HttpForward, Lines
 from lbgen.engines.text import Literal
-
-if TYPE_CHECKING:
-    from lbgen.plan.policy import Compression
+from lbgen.plan.policy import Compression
 
 _HTML = "text/html"  # which nginx compresses always, and whose listing it warns of
 

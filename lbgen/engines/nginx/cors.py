@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from lbgen.engines import escapes
 from lbgen.engines.nginx.definitions import Section
@@ -13,12 +13,8 @@ from lbgen.engines.nginx.strings import text, variables
 from lbgen.engines.nginx.view import Checks, Contributor, HttpRoute
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.cors import CORS_HEADERS, allows_any_origin, vary_header
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from lbgen.plan.model import Route
-    from lbgen.plan.policy import Cors, Origin
+from lbgen.plan.model import Route
+from lbgen.plan.policy import Cors, Origin
 
 _PREFLIGHT = Check(Atom("$preflight"), 204)
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.names import Names, inline, reference
-from lbgen.engines.nginx.statements import NONE, Defined, Geo, Line, Map, Split, Text
+from lbgen.engines.nginx.statements import NONE, Defined, Entry, Geo, Line, Map, Split, Text
 from lbgen.engines.nginx.strings import EMPTY, MAX_LENGTH, joined, pieces, size, text
 from lbgen.engines.text import Atom, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
-
-    from lbgen.engines.nginx.statements import Entry
-
 
 Section = Enum(
     "Section", "TRUST PATHS HEADS L4 ACCESS CONSTANTS VALUES LOG CLIENTS LIMITS TARGETS STICKY CORS MIRRORS RULES"

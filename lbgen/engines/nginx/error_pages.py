@@ -10,15 +10,13 @@ from lbgen.engines.nginx.statements import Answer, Header, Line, Location
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.upstream_protocols import PROXY
 from lbgen.engines.nginx.values import write_body
-from lbgen.engines.nginx.view import Contributor
+from lbgen.engines.nginx.view import Contributor, HttpListener
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.error_pages import ErrorPage, intercepts, page_for, share_statuses
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Route
 
 if TYPE_CHECKING:
-    from lbgen.engines.nginx.view import HttpListener
-
     Headers = Callable[[ErrorPage], tuple[tuple[Header, ...], str | None]]
 
 # What nginx answers by itself, where a class of statuses has a page.

@@ -7,33 +7,27 @@ says this time is what the client gets.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
 from lbgen.engines.api import Objection, refused
+from lbgen.engines.nginx.definitions import Definitions
 from lbgen.engines.nginx.error_pages import NO_PAGES
 from lbgen.engines.nginx.limits import check_length
 from lbgen.engines.nginx.names import header_name, inline
 from lbgen.engines.nginx.request_values import header_variable, is_readable
-from lbgen.engines.nginx.statements import Answer, Header, Line, Location, Proxy, Times
+from lbgen.engines.nginx.statements import Answer, Header, Line, Location, Proxy, Text, Times
 from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.support import VERSIONS
 from lbgen.engines.nginx.timeouts import duration
 from lbgen.engines.nginx.upstream_protocols import PROXY, upstream_module, upstream_protocol
 from lbgen.engines.nginx.values import write_value
-from lbgen.engines.nginx.view import Contributor, HttpListener, HttpRoute
+from lbgen.engines.nginx.view import Contributor, HeaderLines, HttpBlock, HttpListener, HttpRoute
 from lbgen.engines.text import Atom
 from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.error_pages import intercepts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from lbgen.engines.nginx.definitions import Definitions
-    from lbgen.engines.nginx.statements import Text
-    from lbgen.engines.nginx.view import HeaderLines, HttpBlock
-    from lbgen.plan.model import Listener, Plan
+from lbgen.plan.model import Listener, Plan
 
 _REFUSED = Atom("@auth/refused")
 """Names of routes contain no slash."""

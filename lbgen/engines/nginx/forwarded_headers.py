@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lbgen.engines.nginx.definitions import Section
+from lbgen.engines.nginx.definitions import Definitions, Section
 from lbgen.engines.nginx.names import header_name, inline, network, reference
 from lbgen.engines.nginx.request_values import header_variable
 from lbgen.engines.nginx.statements import Entry, Geo, Header, Network, Text
 from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.view import Contributor, HeaderLines, HttpBlock, HttpServer, L4Server, Lines, http_routes
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.model import Listener, Plan
 from lbgen.plan.policy import KeyKind
 from lbgen.plan.route_values import route_facts, shared_facts
 from lbgen.plan.values import Fact, Placeholder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from lbgen.engines.nginx.definitions import Definitions
-    from lbgen.plan.model import Listener, Plan
 
 UPGRADES = (
     Header(Atom("Connection"), text(inline("connection_upgrade"))),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.nginx.definitions import Section
@@ -18,11 +18,7 @@ from lbgen.engines.nginx.view import Contributor, HeaderLines, HttpForward, Http
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, HeaderEdits, Plan, Redirect, Respond, Route, Target
 from lbgen.plan.route_values import has_captures
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from lbgen.plan.values import Value
+from lbgen.plan.values import Value
 
 TRAILERS = (Header(Atom("TE"), text(inline("te"))),)
 """To HTTP/2 endpoints by the proxy module, which drops the field; the gRPC module keeps it."""

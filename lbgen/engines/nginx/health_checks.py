@@ -3,17 +3,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from lbgen.engines.agent_spec import AgentSpec, checked_pools
 from lbgen.engines.api import RenderedFile
+from lbgen.engines.nginx.statements import Upstream
 from lbgen.engines.nginx.view import Contributor, UpstreamPool
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from lbgen.engines.nginx.statements import Upstream
-    from lbgen.plan.model import Endpoint, Plan
+from lbgen.plan.model import Endpoint, Plan
 
 _FULL_WEIGHT = 100  # percent
 _SLOW_START_STEPS = 10

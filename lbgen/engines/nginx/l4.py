@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,11 +23,7 @@ from lbgen.engines.nginx.upstreams import upstreams
 from lbgen.engines.nginx.view import L4Server
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Balance, Forward, HostTable, L4Rule, Listener, Plan, Pool
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from lbgen.plan.tls import PoolTls
+from lbgen.plan.tls import PoolTls
 
 _PEER = Atom("$binary_remote_addr")
 _NO_UPSTREAM = Atom("nobody~")

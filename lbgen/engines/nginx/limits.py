@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from lbgen.engines.api import Objection, refused
-from lbgen.engines.nginx.definitions import Section
+from lbgen.engines.nginx.definitions import Definitions, Section
 from lbgen.engines.nginx.forwarded_headers import client
 from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.request_values import key_objections
-from lbgen.engines.nginx.statements import Check, Entry
+from lbgen.engines.nginx.statements import Check, Entry, Line
 from lbgen.engines.nginx.strings import directive, text
 from lbgen.engines.nginx.view import Checks, Contributor, HttpBlock, HttpRoute, HttpServer, L4Server, Lines
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.model import Plan
 from lbgen.plan.policy import Key, KeyKind, RateLimit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from lbgen.engines.nginx.definitions import Definitions
-    from lbgen.engines.nginx.statements import Line
-    from lbgen.plan.model import Plan
 
 _KIB = 1024
 _BUFFERS, _BUFFER_SIZE = 4, 16 * _KIB  # as in the http block

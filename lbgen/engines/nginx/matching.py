@@ -5,18 +5,22 @@ The key of a map holds the values its rules test, each ended by a line feed, whi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from lbgen.engines import escapes
 from lbgen.engines.api import NATIVE, emulated
 from lbgen.engines.conditions import ConditionTable, Rendered
 from lbgen.engines.nginx.definitions import Definitions, Section
 from lbgen.engines.nginx.names import inline
+from lbgen.engines.nginx.request_values import RequestValues
 from lbgen.engines.nginx.statements import Entry, Text
 from lbgen.engines.nginx.strings import text, variables
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.conditions import (
     Absent,
+    AnyOperator,
+    AnySubject,
+    Condition,
     Cookie,
     Exact,
     Header,
@@ -29,18 +33,10 @@ from lbgen.plan.conditions import (
     Source,
     Within,
 )
-from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
-from lbgen.plan.precedence import group
+from lbgen.plan.model import Listener
+from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath, RegexPath
+from lbgen.plan.precedence import Candidate, group
 from lbgen.plan.regex import matches_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from lbgen.engines.nginx.request_values import RequestValues
-    from lbgen.plan.conditions import AnyOperator, AnySubject, Condition
-    from lbgen.plan.model import Listener
-    from lbgen.plan.path_conditions import Path
-    from lbgen.plan.precedence import Candidate
 
 METHOD, PATH = "request_method", "request_uri"
 _NOT_FOUND = Atom("@not_found")

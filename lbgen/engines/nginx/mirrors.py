@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
 from lbgen.engines.nginx.definitions import Section
@@ -13,10 +11,8 @@ from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.upstream_protocols import upstream_protocol
 from lbgen.engines.nginx.view import Contributor, HttpRoute
 from lbgen.engines.text import Atom
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Forward
-    from lbgen.plan.policy import Mirror
+from lbgen.plan.model import Forward
+from lbgen.plan.policy import Mirror
 
 _TIMEOUT = Atom("1s")
 """Of a copy: nginx starts the next request of the connection after the copy has ended."""

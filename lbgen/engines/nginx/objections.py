@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, approximate, habit, refused
@@ -18,17 +18,12 @@ from lbgen.engines.nginx.upstream_protocols import GRPC, upstream_module
 from lbgen.engines.nginx.upstreams import with_loopback
 from lbgen.engines.nginx.view import http_routes
 from lbgen.plan.conditions import FEATURES, Header, Query, Regex
-from lbgen.plan.model import Forward, Mode, Protocol
+from lbgen.plan.model import Forward, Listener, Match, Mode, Plan, Pool, Protocol, Route, Rule
 from lbgen.plan.policy import KeyKind, PathsMode
 from lbgen.plan.precedence import Candidate
 from lbgen.plan.route_values import route_facts, shared_facts
 from lbgen.plan.tls import HYBRID
 from lbgen.plan.values import Fact, Placeholder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.model import Listener, Match, Plan, Pool, Route, Rule
 
 _MAX_KEY = 3900  # bytes of one parameter, with room for its quotes and the rest of the line
 _OTHER_HOST_SHOWS = ("status 421", "tries", "whole", "time", "endpoint", "places", "rate", "other")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lbgen.engines.nginx.definitions import Section
 from lbgen.engines.nginx.matching import PATH
 from lbgen.engines.nginx.names import inline, reference
@@ -11,10 +9,8 @@ from lbgen.engines.nginx.statements import Check, Entry
 from lbgen.engines.nginx.strings import directive, text
 from lbgen.engines.nginx.view import Checks, Contributor, HttpServer, Lines
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.model import Listener
 from lbgen.plan.policy import Paths, PathsMode
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Listener
 
 NORMAL = "normal_target"
 _STRICT = Paths()

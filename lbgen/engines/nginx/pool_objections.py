@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.nginx.health_checks import uses_agent
 from lbgen.engines.nginx.request_values import key_objections
 from lbgen.engines.nginx.support import VERSIONS
-from lbgen.plan.model import Balance
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.model import Plan, Pool
+from lbgen.plan.model import Balance, Plan, Pool
 
 _WITHOUT_BACKUPS = (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM)
 

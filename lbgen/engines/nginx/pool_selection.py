@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
 from lbgen.engines.nginx.definitions import Section
@@ -12,11 +10,9 @@ from lbgen.engines.nginx.statements import Entry, Share, Split, Text
 from lbgen.engines.nginx.sticky import named_endpoint
 from lbgen.engines.nginx.strings import EMPTY, text, variables
 from lbgen.engines.nginx.upstream_protocols import upstream_protocol
+from lbgen.engines.nginx.view import HttpBlock
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Route, Target
-
-if TYPE_CHECKING:
-    from lbgen.engines.nginx.view import HttpBlock
 
 
 def routes_by_target(on: HttpBlock, route: Route) -> tuple[Route, ...]:

@@ -8,7 +8,7 @@ may set are empty for all other peers, as endpoints get them.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
 
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, refused
@@ -17,12 +17,8 @@ from lbgen.engines.nginx.names import inline, network, reference
 from lbgen.engines.nginx.statements import NONE, Entry, Geo, Network
 from lbgen.engines.nginx.strings import EMPTY, text
 from lbgen.engines.text import Literal
+from lbgen.plan.model import Listener
 from lbgen.plan.policy import Key, KeyKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from lbgen.plan.model import Listener
 
 SET_BY_PROXIES = frozenset(
     {"x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id"}

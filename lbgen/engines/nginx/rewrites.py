@@ -6,23 +6,18 @@ extend the address it is appended to.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lbgen.engines import escapes
 from lbgen.engines.nginx.definitions import Section
 from lbgen.engines.nginx.names import inline
 from lbgen.engines.nginx.paths import target_variable
-from lbgen.engines.nginx.statements import Entry
+from lbgen.engines.nginx.statements import Entry, Text
 from lbgen.engines.nginx.strings import text
 from lbgen.engines.nginx.values import write_value
+from lbgen.engines.nginx.view import HttpRoute
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.forwarding import redirect_value
+from lbgen.plan.model import Redirect, Rewrite
 from lbgen.plan.path_conditions import PrefixPath
-
-if TYPE_CHECKING:
-    from lbgen.engines.nginx.statements import Text
-    from lbgen.engines.nginx.view import HttpRoute
-    from lbgen.plan.model import Redirect, Rewrite
 
 _TAIL = inline("tail")
 _PORTS = {"http": 80, "https": 443}

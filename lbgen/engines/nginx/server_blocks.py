@@ -8,41 +8,32 @@ well.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from lbgen.engines.nginx import paths
-from lbgen.engines.nginx.actions import answer_headers, answer_location, build_body, build_guard
+from lbgen.engines.nginx.actions import Body, answer_headers, answer_location, build_body, build_guard
 from lbgen.engines.nginx.error_pages import NO_PAGES, Pages
 from lbgen.engines.nginx.features import FEATURES
 from lbgen.engines.nginx.listeners import listen_parameters
 from lbgen.engines.nginx.matching import location_variable
 from lbgen.engines.nginx.names import named_location, reference
 from lbgen.engines.nginx.pool_selection import routes_by_target, target_location
-from lbgen.engines.nginx.statements import Answer, InternalRedirect, Location, Proxy, Server
+from lbgen.engines.nginx.statements import Answer, Header, InternalRedirect, Line, Location, Proxy, Server
 from lbgen.engines.nginx.timeouts import client_times
+from lbgen.engines.nginx.tls import VirtualServer
 from lbgen.engines.nginx.upstream_protocols import upstream_module
-from lbgen.engines.nginx.view import HttpListener, HttpRoute, HttpServer
+from lbgen.engines.nginx.view import HttpBlock, HttpListener, HttpRoute, HttpServer
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.auth import ForwardAuth
-from lbgen.plan.error_pages import intercepts
+from lbgen.plan.error_pages import ErrorPage, intercepts
 from lbgen.plan.model import Forward, Listener, Route, Rule
 from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath, covering_prefixes
-from lbgen.plan.precedence import Candidate, path_groups, until_unconditional
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from lbgen.engines.nginx.actions import Body
-    from lbgen.engines.nginx.statements import Header, Line
-    from lbgen.engines.nginx.tls import VirtualServer
-    from lbgen.engines.nginx.view import HttpBlock
-    from lbgen.plan.error_pages import ErrorPage
-    from lbgen.plan.precedence import PathGroup
+from lbgen.plan.precedence import Candidate, PathGroup, path_groups, until_unconditional
 
 _LOCATIONS = [each.location for each in FEATURES if each.location]
 _COPIES = [each.copies for each in FEATURES if each.copies]

@@ -6,7 +6,7 @@ upstream of that endpoint, in which the others are its backups.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from lbgen.engines.nginx.definitions import Section
 from lbgen.engines.nginx.names import header_name, inline, reference, single_upstream
@@ -14,12 +14,8 @@ from lbgen.engines.nginx.statements import Entry, Header, Text
 from lbgen.engines.nginx.strings import directive, text
 from lbgen.engines.nginx.view import Contributor, HttpBlock, HttpForward, Lines, UpstreamPool
 from lbgen.engines.text import Atom, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.model import Endpoint, Pool
-    from lbgen.plan.policy import Sticky
+from lbgen.plan.model import Endpoint, Pool
+from lbgen.plan.policy import Sticky
 
 STUCK = "stuck"  # begins the names of variables with the endpoint that a cookie names
 _LAST = "last_endpoint"  # the address of the endpoint that answered; none where the last one tried did not

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 
 from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, Verdict, VerdictTable, approximate, emulated, habit, refused
@@ -11,9 +9,7 @@ from lbgen.engines.conditions import condition_verdicts
 from lbgen.engines.difference_shows import where_lines_remain
 from lbgen.engines.nginx.matching import CONDITIONS
 from lbgen.plan.conditions import Header, features_of
-
-if TYPE_CHECKING:
-    from lbgen.plan.features import Feature
+from lbgen.plan.features import Feature
 
 NEW, OLD = "1.31", "1.22"
 

@@ -8,17 +8,14 @@ them. Wildcards are regexes in their order, since nginx's own `*.` covers any de
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.view import Contributor, HttpServer, L4Server, Lines
 from lbgen.engines.text import Atom, Literal
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import HostPattern, HostTable, Listener
-    from lbgen.plan.tls import Certificate, File, ListenerTls
+from lbgen.plan.model import HostPattern, HostTable, Listener
+from lbgen.plan.tls import Certificate, File, ListenerTls
 
 _NAME = r"[a-z0-9._*:\[\]-]+"
 

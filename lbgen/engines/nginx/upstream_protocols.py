@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from lbgen.engines.api import Objection, habit, refused
+from lbgen.engines.nginx.statements import Line
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.support import VERSIONS, Version
 from lbgen.engines.nginx.tls import file_path
@@ -12,12 +13,7 @@ from lbgen.engines.nginx.view import Contributor, HttpForward, L4Server, Lines, 
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Forward, Plan, Pool, PoolProtocol, Route
 from lbgen.plan.policy import RetryCause
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.engines.nginx.statements import Line
-    from lbgen.plan.tls import PoolTls
+from lbgen.plan.tls import PoolTls
 
 PROXY, GRPC = "proxy", "grpc"
 _GRPC_MODULE = "nginx's gRPC module, which implements HTTP/2 to endpoints here,"

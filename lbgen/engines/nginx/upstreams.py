@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -14,13 +14,8 @@ from lbgen.engines.nginx.sticky import STUCK
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.view import HttpBlock, UpstreamPool
 from lbgen.engines.text import Atom
-from lbgen.plan.model import Balance
+from lbgen.plan.model import Balance, Plan, Pool
 from lbgen.plan.model import Endpoint as PlanEndpoint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from lbgen.plan.model import Plan, Pool
 
 _LOCALHOST = "localhost"
 _ZONE_MIN_KIB, _ZONE_PER_ENDPOINT_KIB = 64, 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, refused
@@ -12,18 +11,14 @@ from lbgen.engines.nginx.forwarded_headers import client
 from lbgen.engines.nginx.names import inline
 from lbgen.engines.nginx.paths import target_variable
 from lbgen.engines.nginx.request_values import is_readable
-from lbgen.engines.nginx.statements import Entry
+from lbgen.engines.nginx.statements import Entry, Text
 from lbgen.engines.nginx.strings import EMPTY, text
-from lbgen.engines.nginx.view import HttpRoute, http_routes
+from lbgen.engines.nginx.view import HttpListener, HttpRoute, http_routes
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.facts import bind
 from lbgen.plan.model import Plan, Respond
 from lbgen.plan.route_values import has_captures, route_facts, shared_facts
 from lbgen.plan.values import Fact, Placeholder, Template, Value, group_number, parts_of
-
-if TYPE_CHECKING:
-    from lbgen.engines.nginx.statements import Text
-    from lbgen.engines.nginx.view import HttpListener
 
 ADDRESS_STATUSES = frozenset({301, 302, 303, 307, 308})
 """Statuses for which `return` takes an address, not a text."""

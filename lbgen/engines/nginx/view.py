@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from lbgen.engines.api import Objection
+from lbgen.engines.nginx.definitions import Definitions
+from lbgen.engines.nginx.request_values import RequestValues
+from lbgen.engines.nginx.statements import Check, ClientTimes, Header, Line, Location, Proxy, Text, Times
+from lbgen.engines.nginx.support import Version
+from lbgen.engines.text import Atom, Literal
+from lbgen.plan.auth import ForwardAuth
+from lbgen.plan.model import Endpoint, Forward, Listener, Plan, Pool, Route, Rule, Target
 from lbgen.plan.policy import Cors, KeyKind
-
-if TYPE_CHECKING:
-    from lbgen.engines.api import Objection
-    from lbgen.engines.nginx.definitions import Definitions
-    from lbgen.engines.nginx.request_values import RequestValues
-    from lbgen.engines.nginx.statements import Check, ClientTimes, Header, Line, Location, Proxy, Text, Times
-    from lbgen.engines.nginx.support import Version
-    from lbgen.engines.text import Atom, Literal
-    from lbgen.plan.auth import ForwardAuth
-    from lbgen.plan.model import Endpoint, Forward, Listener, Plan, Pool, Route, Rule, Target
-    from lbgen.plan.tls import Certificate
+from lbgen.plan.tls import Certificate
 
 Lines = Iterable["Line"]
 Checks = Iterable["Check"]

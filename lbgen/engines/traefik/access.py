@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.traefik.matching import NO_CLIENT, call
 from lbgen.engines.traefik.view import Contributor, HttpRoute
+from lbgen.plan.policy import Access
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.policy import Access
 
 
 def answer_with(status: int) -> dict[str, Data]:

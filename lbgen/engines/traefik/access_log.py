@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from lbgen.engines.document import Commented
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.traefik import names
+from lbgen.json_types import AccessRecord
 from lbgen.plan.model import Mode, Plan
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.json_types import AccessRecord
 
 _KEPT = (
     "StartUTC",

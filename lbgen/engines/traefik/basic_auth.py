@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import Objection
 from lbgen.engines.traefik.view import Contributor, HttpRoute
 from lbgen.engines.users import object_to_hashes, users_path
 from lbgen.plan.auth import BasicAuth, Scheme
+from lbgen.plan.model import Plan
 
 if TYPE_CHECKING:
-    from lbgen.engines.api import Objection
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Plan
 
 _CHECKS = frozenset({Scheme.BCRYPT, Scheme.APR1, Scheme.MD5, Scheme.SHA1})
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lbgen.engines.traefik.plugin import use_plugin
 from lbgen.engines.traefik.values import write_shared
 from lbgen.plan.cors import CORS_HEADERS
-from lbgen.plan.error_pages import intercepts, share_statuses
+from lbgen.plan.error_pages import ErrorPage, intercepts, share_statuses
+from lbgen.plan.model import Listener, Route
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lbgen.engines.document import Data
-    from lbgen.plan.error_pages import ErrorPage
-    from lbgen.plan.model import Listener, Route
 
 _KEPT = ("www-authenticate", "retry-after", "allow")
 LITERAL = "X-Lbgen-Literal"  # see errors.go

@@ -19,11 +19,11 @@ from lbgen.engines.traefik.plugin import use_plugin
 from lbgen.engines.traefik.values import write_shared
 from lbgen.engines.traefik.view import Contributor, HttpRoute, find_routes, http_listeners, http_routes, internal_port
 from lbgen.plan.auth import ForwardAuth
+from lbgen.plan.model import Plan
 from lbgen.plan.values import Template
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Plan
 
 _SIGN_IN = "https://lbgen.invalid/login"  # see values.go
 _MOST_BODY = 1 << 20  # bytes of an answer; a longer one denies

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, habit
 from lbgen.engines.traefik.view import Contributor, find_routes, http_listeners
-from lbgen.plan.model import Forward
+from lbgen.plan.model import Forward, Listener, Plan
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener, Plan
 
 _ADDED = ("X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Server", "X-Real-Ip")
 _THOUGH_OFF = habit(

@@ -9,11 +9,10 @@ from msgspec.structs import replace
 
 from lbgen.engines.traefik import names
 from lbgen.engines.traefik.view import Contributor, HttpRoute
-from lbgen.plan.model import HeaderEdits
+from lbgen.plan.model import HeaderEdits, Listener
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener
 
 _TRACE = ("x-replaced-path",)  # what a rewrite adds to a request
 

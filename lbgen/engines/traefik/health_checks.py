@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import Objection, Verdict, approximate, habit, refused
 from lbgen.engines.traefik.timeouts import duration
 from lbgen.engines.traefik.view import CAN, Contributor, http_pools
+from lbgen.plan.model import Endpoint, Plan, Pool
+from lbgen.plan.policy import ActiveHealth, PassiveHealth
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Endpoint, Plan, Pool
-    from lbgen.plan.policy import ActiveHealth, PassiveHealth
 
 _ONE_CHECK = habit(
     "one failed check takes an endpoint out, one good check brings it back", {"pool.health.active.routes": "endpoint"}

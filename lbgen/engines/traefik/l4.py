@@ -12,10 +12,10 @@ from lbgen.engines.traefik.timeouts import FOREVER, duration
 from lbgen.engines.traefik.tls import build_closed_service, build_closing_routers, escape_regex
 from lbgen.engines.traefik.view import CAN, Contributor
 from lbgen.plan.model import Balance, Endpoint, Forward, L4Rule, Listener, Mode, Plan, Pool, Protocol, Route
+from lbgen.plan.tls import PoolTls
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.tls import PoolTls
 
 _ANY = "HostSNI(`*`)"
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.traefik.plugin import use_plugin
 from lbgen.engines.traefik.view import Contributor, HttpRoute
+from lbgen.plan.model import Listener
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener
 
 _IN_MEMORY = 1024 * 1024  # bytes of a body; the rest is in a file
 

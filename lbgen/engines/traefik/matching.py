@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import NATIVE, Verdict, habit
@@ -13,6 +14,8 @@ from lbgen.engines.traefik.tls import escape_regex
 from lbgen.plan.conditions import (
     FEATURES,
     Absent,
+    AnyOperator,
+    AnySubject,
     Cookie,
     Exact,
     Header,
@@ -25,15 +28,11 @@ from lbgen.plan.conditions import (
     Source,
     Within,
 )
-from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
+from lbgen.plan.model import HostPattern, Rule
+from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath, RegexPath
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from lbgen.engines.document import Data
-    from lbgen.plan.conditions import AnyOperator, AnySubject
-    from lbgen.plan.model import HostPattern, Rule
-    from lbgen.plan.path_conditions import Path
 
 # Traefik decodes the other escapes of a path before it matches; they may stand for parts of one UTF-8 character.
 ANY = "Host(`*`)"  # it also applies TLS options to every server name, and to none, and accepts an empty path

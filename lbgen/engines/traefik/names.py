@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Listener
+from lbgen.plan.model import Listener
 
 ADMIN = "lbgen-admin"
 ACCESS_LOG = "access.log"
@@ -38,11 +35,19 @@ def suffix(listener: Listener | None, *, shared: bool) -> str:
     return f"{MARK}{copy}" if copy else ""
 
 
+def own_router(what: str, listener: Listener) -> str:
+    """A router that is of no route, such as that of what a listener refuses."""
+    return f"{MARK}{what}{MARK}{listener.name}"
+
+
 def route_of(routers: str, entry_point: str) -> str:
-    """The route of a request by the `RouterName` of its line in the access log: the last of routers that are chained.
+    """The route of a request by the `RouterName` of its line in the access log: the last of routers that are chained;
+    "" for one of no route.
     A router on several entry points has an entry point before its name there, one below another router has not."""
     above, _, last = routers.rpartition("> ")
     name, _, copy = last.removesuffix("@file").partition(MARK)
+    if name == f"{entry_point}-":  # before an own router
+        return ""
     return name.removeprefix(f"{entry_point}-") if copy.startswith(_SHARED) and not above else name
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.document import Commented
 from lbgen.engines.traefik.view import CAN, Contributor, http_listeners
+from lbgen.plan.model import Listener, Plan
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener, Plan
 
 # Traefik's names of the escapes that it can refuse.
 _ENCODED = ("Slash", "BackSlash", "NullCharacter", "Semicolon", "Percent", "QuestionMark", "Hash")

@@ -6,17 +6,13 @@ of the path that differs begins, and each has every rule that one of its request
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lbgen.engines.traefik.matching import ANY, build_host, call, quote_regex
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from lbgen.plan.model import HostTable, Rule
+from lbgen.plan.model import HostTable, Rule
 
 MOST = 50  # rules below one router before there are groups
 FIRST = 1_000_000  # priority of the first group

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.traefik.timeouts import duration
 from lbgen.engines.traefik.view import CAN, Contributor, HttpRoute, http_routes
+from lbgen.plan.model import Plan, Route
 from lbgen.plan.policy import Key, KeyKind
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Plan, Route
 
 # The only field that has one value on all requests: Traefik sets it, whatever a client sends.
 _SAME_FOR_ALL = "X-Forwarded-Server"

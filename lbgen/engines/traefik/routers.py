@@ -25,13 +25,13 @@ from lbgen.engines.traefik.matching import (
 )
 from lbgen.engines.traefik.names import MARK
 from lbgen.engines.traefik.prefix_trees import FIRST, MOST, Tree
+from lbgen.engines.traefik.routes import Routes
 from lbgen.engines.traefik.tls import find_options
 from lbgen.plan.model import HostPattern, Listener, Mode, Plan, Rule
 from lbgen.plan.path_conditions import Path, PrefixPath
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.engines.traefik.routes import Routes
 
     _Router = tuple[str, str, dict[str, Data]]  # name, topology field, data
 
@@ -149,13 +149,12 @@ def _not_found(site: _Site, entry: dict[str, Data], routes: Routes) -> Iterator[
     """The router of what no rule takes, where Traefik's own answer will not do; it comes after all."""
     if target := routes.not_found(site.first):
         data = {**entry, "rule": _EVERYTHING, "priority": _LAST, **target}
-        yield f"no-route{MARK}{site.first.name}", site.first.field, _with_tls(data, site)
+        yield names.own_router("no-route", site.first), site.first.field, _with_tls(data, site)
 
 
 def _refuse_at_listener(site: _Site, total: int, routes: Routes, entry: dict[str, Data]) -> Iterator[_Router]:
     """The routers of what the listener refuses, which come before all: what endpoints could read in another way than
     rules do, and clients."""
-    name = site.first.name
     refused = f"{_REFUSED} || {call('PathRegexp', _DOTS)}" if site.first.paths.encoded_slash else _REFUSED
     refusals = [("refused", refused, 400), ("hosts", _NO_HOST, 400)]
     if denied := denied_clients(site.first.access):
@@ -163,7 +162,7 @@ def _refuse_at_listener(site: _Site, total: int, routes: Routes, entry: dict[str
     for place, (what, rule, status) in enumerate(refusals):
         priority = total + len(site.first.hosts) + len(refusals) - place + 1
         data = {**entry, "rule": rule, "priority": priority, **routes.refuse(status, site.first)}
-        yield f"{what}{MARK}{name}", site.first.field, _with_tls(data, site)
+        yield names.own_router(what, site.first), site.first.field, _with_tls(data, site)
 
 
 def _leaf(

@@ -19,12 +19,12 @@ from lbgen.engines.traefik.view import HttpRoute
 from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.error_pages import page_for
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Redirect, Route
+from lbgen.plan.path_conditions import Path
 from lbgen.plan.route_values import route_facts
 from lbgen.plan.values import Template
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.path_conditions import Path
 
     _Chain = tuple[tuple[str, ...], str]  # middlewares, service
 

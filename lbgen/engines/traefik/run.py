@@ -6,15 +6,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from signal import Signals
-from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Binary, CheckSpec, ProcessSpec
 from lbgen.engines.traefik import access_log, tcp_weights
 from lbgen.engines.traefik.names import ACCESS_LOG, DRAIN, DRAIN_FILE
-
-if TYPE_CHECKING:
-    from lbgen.json_types import AccessRecord
-    from lbgen.plan.model import Plan
+from lbgen.json_types import AccessRecord
+from lbgen.plan.model import Plan
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _TIME = re.compile(r"^\d{4}-\d\d-\d\dT\S+ ")

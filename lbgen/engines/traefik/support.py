@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, Verdict, VerdictTable, approximate, emulated, habit, refused
 from lbgen.engines.conditions import condition_verdicts
 from lbgen.engines.difference_shows import (
@@ -12,9 +10,7 @@ from lbgen.engines.difference_shows import (
     where_static_lines_remain,
 )
 from lbgen.engines.traefik.matching import CONDITIONS
-
-if TYPE_CHECKING:
-    from lbgen.plan.features import Feature
+from lbgen.plan.features import Feature
 
 _SUPPORT: dict[Feature, Verdict] = {
     "route.auth.forward": habit(

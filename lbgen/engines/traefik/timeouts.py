@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from lbgen.engines.document import Commented
 from lbgen.engines.traefik.plugin import use_plugin
 from lbgen.engines.traefik.view import Contributor, HttpRoute
+from lbgen.plan.model import Listener
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener
 
 FOREVER = "2562047h"  # where 0 is a default: the longest duration that Go accepts
 _WHOLE = 10  # times the longest silence, so that slow uploads come to an end

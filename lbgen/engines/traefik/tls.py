@@ -10,10 +10,10 @@ from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names
 from lbgen.engines.traefik.view import CAN, Contributor
 from lbgen.plan.model import HostPattern, Listener, Mode, Plan
+from lbgen.plan.tls import Certificate, ListenerTls
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.tls import Certificate, ListenerTls
 
 # Priorities before and after those of L4 rules, which begin at 1.
 FIRST = 1_000_000

@@ -12,17 +12,16 @@ from lbgen.engines.document import Tagged
 from lbgen.engines.traefik.balancing import build_hash_key
 from lbgen.engines.traefik.features import FEATURES
 from lbgen.engines.traefik.headers import build_edits
+from lbgen.engines.traefik.middlewares import Middlewares
 from lbgen.engines.traefik.names import MARK
 from lbgen.engines.traefik.timeouts import duration
 from lbgen.engines.traefik.values import build_values
-from lbgen.plan.model import Endpoint, Forward, Plan, Pool, PoolProtocol, Route, Target, Timeouts
+from lbgen.plan.auth import ForwardAuth
+from lbgen.plan.model import Endpoint, Forward, Listener, Plan, Pool, PoolProtocol, Route, Target, Timeouts
+from lbgen.plan.path_conditions import Path
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.engines.traefik.middlewares import Middlewares
-    from lbgen.plan.auth import ForwardAuth
-    from lbgen.plan.model import Listener
-    from lbgen.plan.path_conditions import Path
 
 
 class _Balancer(Struct, frozen=True):

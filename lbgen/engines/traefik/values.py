@@ -11,13 +11,12 @@ from lbgen.engines.traefik.view import Contributor, HttpRoute, find_routes, http
 from lbgen.plan.facts import bind
 from lbgen.plan.forwarding import PROXY_FIELDS
 from lbgen.plan.model import Forward, HeaderEdits, Listener, Plan, Route
-from lbgen.plan.path_conditions import EVERY_PATH
+from lbgen.plan.path_conditions import EVERY_PATH, Path
 from lbgen.plan.route_values import route_facts, shared_facts
 from lbgen.plan.values import Fact, Placeholder, Value, group_number, parts_of, placeholders_of
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.path_conditions import Path
 
 _OF_PATH = (Fact.PATH, Fact.URI, Fact.CAPTURE)
 

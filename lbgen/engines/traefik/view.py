@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.engines.api import Objection
 from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.model import Endpoint, Forward, Listener, Mode, Plan, Pool, Route
+from lbgen.plan.path_conditions import Path
 
 if TYPE_CHECKING:
-    from lbgen.engines.api import Objection
     from lbgen.engines.document import Data
-    from lbgen.plan.path_conditions import Path
 
     Fields = dict[str, Data]
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from lbgen.plan.auth import AuthFileError, read_keys, read_users
-from lbgen.plan.checks.context import suggest_known
+from lbgen.plan.checks.context import Context, suggest_known
 from lbgen.plan.forwarding import FORWARDED_FOR, REAL_IP, RFC_7239
 from lbgen.spec.auth import Auth
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lbgen.plan.checks.context import Context
-    from lbgen.spec.listener import Listener
-    from lbgen.spec.model import TopologyModel
+from lbgen.spec.listener import Listener
+from lbgen.spec.model import TopologyModel
 
 
 def check(context: Context) -> None:

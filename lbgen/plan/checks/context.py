@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 
 from lbgen.diagnostics import Diagnostic, Severity
+from lbgen.plan.expand import ExpandedTopology
 from lbgen.spec.find_values import find_values
+from lbgen.spec.listener import Listener
+from lbgen.spec.load import Topology
+from lbgen.spec.model import TopologyModel
 from lbgen.spec.pydantic_errors import suggest
-
-if TYPE_CHECKING:
-    from lbgen.plan.expand import ExpandedTopology
-    from lbgen.spec.listener import Listener
-    from lbgen.spec.load import Topology
-    from lbgen.spec.model import TopologyModel
 
 _MOST_NAMES = 12
 

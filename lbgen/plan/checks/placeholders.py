@@ -10,10 +10,10 @@ from lbgen.plan.values import group_number
 from lbgen.plan.written_texts import SHARED, Place, WrittenText, written_texts
 from lbgen.regex import Boundary, Chars, Choice, Group, Node, Repeat, Sequence, parse_groups
 from lbgen.spec.placeholders import OF_ROUTES, Mention, has_placeholder, split_text, suggest_name
+from lbgen.spec.route import Route
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
-    from lbgen.spec.route import Route
 
 _SHARED = {Place.PAGE: "an error page", Place.LOGIN: "the address of a login"}
 _HOST = frozenset(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_")

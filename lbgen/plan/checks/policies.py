@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from lbgen.plan.checks.context import suggest_known
+from lbgen.plan.checks.context import Context, suggest_known
 from lbgen.plan.inheritance import Inheritance
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.checks.context import Context
 
 
 def check(context: Context) -> None:

@@ -9,14 +9,14 @@ from lbgen.plan.checks.auth import client_fields
 from lbgen.plan.conditions import Header, read_conditions
 from lbgen.plan.field_scope import FORWARD_ONLY
 from lbgen.plan.forwarding import PROXY_FIELDS
+from lbgen.plan.model import Rule
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, read_path
+from lbgen.spec.listener import Listener
 from lbgen.spec.placeholders import has_placeholder
+from lbgen.spec.route import Redirect, Route
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
-    from lbgen.plan.model import Rule
-    from lbgen.spec.listener import Listener
-    from lbgen.spec.route import Redirect, Route
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from lbgen.plan.checks.context import Context, list_names
+from lbgen.plan.model import L4Rule, Rule
 from lbgen.plan.precedence import covering_hosts
 from lbgen.plan.shadowing import ShadowedRule, find_shadowed
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import L4Rule, Rule
 
 
 def check(context: Context) -> None:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lbgen.diagnostics import Diagnostic
 from lbgen.engines.acme_spec import FILE as ACME
 from lbgen.engines.agent_spec import FILE as ORDER
+from lbgen.engines.api import Engine, ProcessSpec
 from lbgen.engines.metrics_spec import FILE as METRICS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from lbgen.diagnostics import Diagnostic
-    from lbgen.engines.api import Engine, ProcessSpec
-    from lbgen.plan.model import Plan
-    from lbgen.plan.tiers import Tier
-    from lbgen.runtime.common.logs import Line
-    from lbgen.runtime.common.state import StackState
-
+from lbgen.plan.model import Plan
+from lbgen.plan.tiers import Tier
+from lbgen.runtime.common.logs import Line
+from lbgen.runtime.common.state import StackState
 
 AGENT_FILES = (ORDER, METRICS, ACME)
 """What the agent reads; it needs one of them."""

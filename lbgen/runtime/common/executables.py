@@ -13,14 +13,11 @@ from errno import ENOENT, ENOEXEC
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import Binary, BinaryHint, Deployed, Engine, target_version
+from lbgen.plan.model import Plan
 from lbgen.system_errors import to_diagnostic
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
 
 _SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # often not on the PATH of a user who is not root
 _ASK_SECONDS = 30.0

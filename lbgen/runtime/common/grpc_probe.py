@@ -9,10 +9,10 @@ from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, ResponseReceived, StreamEnded, StreamReset, TrailersReceived
 from h2.exceptions import ProtocolError
 
+from lbgen.plan.request import Request
+
 if TYPE_CHECKING:
     import socket
-
-    from lbgen.plan.request import Request
 
 _MESSAGE = bytes(5)  # not compressed, of no bytes
 _UNAVAILABLE = "14"

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lbgen.diagnostics import LbgenError, UsageError
-from lbgen.engines.api import Counting
+from lbgen.engines.api import Counting, Counts
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.health import Condition, State, Watched
-
-if TYPE_CHECKING:
-    from lbgen.engines.api import Counts
-    from lbgen.plan.model import Plan
+from lbgen.plan.model import Plan
 
 
 class Member(Struct, frozen=True):

@@ -10,19 +10,16 @@ import shutil
 import tempfile
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from lbgen.agent.certificate_store import CertificateStore
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.plan.acme import AcmeCertificate
+from lbgen.plan.model import Plan
+from lbgen.plan.tls import Certificate
 from lbgen.runtime.common import state
 from lbgen.runtime.common.certificates import write_self_signed
-
-if TYPE_CHECKING:
-    from lbgen.plan.acme import AcmeCertificate
-    from lbgen.plan.model import Plan
-    from lbgen.plan.tls import Certificate
 
 
 def store_folder(stack: str) -> Path:

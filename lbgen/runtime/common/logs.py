@@ -12,10 +12,9 @@ from msgspec import Struct
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engine_names
 from lbgen.runtime.common import state
+from lbgen.runtime.common.state import EngineState, StackState
 
 if TYPE_CHECKING:
-    from lbgen.runtime.common.state import EngineState, StackState
-
     Parser = Callable[[str], Mapping[str, object] | None]
 
 

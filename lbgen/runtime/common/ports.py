@@ -8,18 +8,15 @@ import socket
 from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.plan.model import Metrics, Plan
 from lbgen.plan.overlay import with_ports
 from lbgen.runtime.common.processes import ESTABLISHED, LISTEN, UNCONNECTED, sockets_of
+from lbgen.runtime.common.state import StackState
 from lbgen.system_errors import to_diagnostic
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Metrics, Plan
-    from lbgen.runtime.common.state import StackState
 
 LOOPBACK = "127.0.0.1"  # of clients of processes on this host
 _HINTS = {

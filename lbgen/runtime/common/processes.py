@@ -18,12 +18,10 @@ from contextlib import contextmanager, suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from types import FrameType
+from typing import Any, NamedTuple, NoReturn
 
 from msgspec import Struct
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 
 class ProcessId(Struct, frozen=True):

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, Severity
-from lbgen.plan.model import Forward, Protocol
+from lbgen.plan.model import Forward, Plan, Protocol
 from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.ports import LOOPBACK
 from lbgen.runtime.common.route_probes import Probe, ask, connect_options, make_probes
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
-
 
 CHECK_SECONDS = 30.0  # for up to 1,000 routes
 

@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,16 +16,14 @@ from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, wit
 from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.api import Engine, ProcessSpec, target_version
 from lbgen.engines.health import NO_ADDRESS
+from lbgen.engines.rendered import Rendered
+from lbgen.plan.model import Listener, Plan
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.processes import defer_signals
 from lbgen.runtime.common.route_probes import Probe, probes_of_change
+from lbgen.runtime.common.running_engine import RunningEngine
 from lbgen.system_errors import to_diagnostic
-
-if TYPE_CHECKING:
-    from lbgen.engines.rendered import Rendered
-    from lbgen.plan.model import Listener, Plan
-    from lbgen.runtime.common.running_engine import RunningEngine
 
 _LOOK_SECONDS = 0.05
 REMEDY = "`lbgen up` replaces what runs; connections are cut then"

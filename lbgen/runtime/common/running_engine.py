@@ -9,23 +9,18 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from signal import Signals
 
 from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
-from lbgen.engines.api import Incremental, LoadProgress, Staged
+from lbgen.engines.api import Incremental, LoadProgress, ProcessSpec, Staged
 from lbgen.engines.api import engine as engine_by_name
+from lbgen.engines.health import Condition
 from lbgen.engines.rendered import Rendered, with_texts
+from lbgen.plan.model import Plan
 from lbgen.runtime.common.driver import reads_by_itself
 from lbgen.runtime.common.health import status_engine
-
-if TYPE_CHECKING:
-    from signal import Signals
-
-    from lbgen.engines.api import ProcessSpec
-    from lbgen.engines.health import Condition
-    from lbgen.plan.model import Plan
 
 STAGE_SECONDS = 10.0  # for an engine to take over a stage
 _LOOK_SECONDS = 0.01  # at first; the pause grows

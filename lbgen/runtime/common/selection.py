@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
-from lbgen.engines.api import Deployed, NeedsKernel
+from lbgen.engines.api import Deployed, Engine, NeedsKernel
 from lbgen.engines.verdicts import judge
+from lbgen.plan.model import Listener, Plan
 from lbgen.runtime.common import ports
-
-if TYPE_CHECKING:
-    from lbgen.engines.api import Engine
-    from lbgen.plan.model import Listener, Plan
-
 
 _RESOLV_CONF = Path("/etc/resolv.conf")
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -21,14 +21,11 @@ from msgspec.structs import replace
 from lbgen.agent import state_file as agent_state
 from lbgen.agent.admin_client import fetch_text
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.engines.api import Counts
 from lbgen.plan.model import Listener, Mode
 from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, read_counts, status_engine
 from lbgen.runtime.common.processes import ProcessId
 from lbgen.system_errors import remedy, to_diagnostic
-
-if TYPE_CHECKING:
-    from lbgen.engines.api import Counts
-
 
 T = TypeVar("T")
 _RECORD = "stack.json"

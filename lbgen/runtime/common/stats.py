@@ -10,17 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from http.client import HTTPException
 from math import inf
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from lbgen.agent import metric_names as names
 from lbgen.diagnostics import Diagnostic, EngineError
-
-if TYPE_CHECKING:
-    from prometheus_client.samples import Sample
-
 
 NO_ROUTE = "-"  # requests that no route served: 404, 400, denied by the listener
 

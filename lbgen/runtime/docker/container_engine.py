@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from signal import Signals
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -17,7 +18,8 @@ from msgspec.structs import replace
 from lbgen.agent import state_file as health
 from lbgen.agent.steering import steering_files
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.engines.api import SECRETS
+from lbgen.engines.api import SECRETS, ProcessSpec
+from lbgen.engines.rendered import Rendered
 from lbgen.plan.model import Plan, Protocol
 from lbgen.runtime.common import processes
 from lbgen.runtime.common.driver import START_SECONDS
@@ -31,12 +33,8 @@ from lbgen.runtime.docker.inspect import fetch_status
 from lbgen.runtime.docker.labels import RECORD_FILE, Record, Role
 
 if TYPE_CHECKING:
-    from signal import Signals
-
     from docker.models.containers import Container
 
-    from lbgen.engines.api import ProcessSpec
-    from lbgen.engines.rendered import Rendered
     from lbgen.runtime.docker.converge import StackContainer
 
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.engines.rendered import Rendered
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.helper_image import USER, WORK
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
-
-    from lbgen.engines.rendered import Rendered
 
 _SECRET, _PLAIN = 0o400, 0o444
 

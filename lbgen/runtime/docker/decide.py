@@ -19,29 +19,25 @@ from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
 from lbgen.engines.api import Engine, target_version
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.verdicts import judge
+from lbgen.plan.model import Plan
 from lbgen.plan.overlay import with_version
 from lbgen.runtime.common import selection
-from lbgen.runtime.common.driver import Action, Decision, PartChange, PartKind
+from lbgen.runtime.common.driver import Action, Decision, PartChange, PartKind, ReloadOptions, UpOptions
 from lbgen.runtime.common.issued_certificates import with_store
 from lbgen.runtime.common.reload import other_version, refusal
 from lbgen.runtime.common.selection import ensure_kernel
+from lbgen.runtime.common.state import StackState
 from lbgen.runtime.docker import external_networks, images, labels, network
 from lbgen.runtime.docker.client import connect
-from lbgen.runtime.docker.converge import ASIDE, exchanges, list_containers
+from lbgen.runtime.docker.converge import ASIDE, StackContainer, exchanges, list_containers
 from lbgen.runtime.docker.desired import RESOLVER, DesiredStack, EngineChoice, desired_stack, published_address
 from lbgen.runtime.docker.helper_image import USER
-from lbgen.runtime.docker.labels import Role
+from lbgen.runtime.docker.labels import Record, Role, SavedPlan
 from lbgen.runtime.docker.reload import find_extendable, needs_reload, plan_reload
 from lbgen.runtime.docker.rolling_replace import find_entrypoints, on_other_side
 
 if TYPE_CHECKING:
     from docker import DockerClient
-
-    from lbgen.plan.model import Plan
-    from lbgen.runtime.common.driver import ReloadOptions, UpOptions
-    from lbgen.runtime.common.state import StackState
-    from lbgen.runtime.docker.converge import StackContainer
-    from lbgen.runtime.docker.labels import Record, SavedPlan
 
 _KINDS = {Role.ENGINE: PartKind.ENGINE, Role.ENDPOINTS: PartKind.STAND_INS, Role.AGENT: PartKind.AGENT}
 

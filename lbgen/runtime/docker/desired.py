@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,8 +30,6 @@ from lbgen.runtime.standins.plan import StandInSet, plan_stand_ins, stand_in_poo
 from lbgen.runtime.standins.stand_in import encode_list
 
 if TYPE_CHECKING:
-    from ipaddress import IPv4Network
-
     from lbgen.runtime.docker.images import Image
 
 

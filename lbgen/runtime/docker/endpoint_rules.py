@@ -12,7 +12,7 @@ import secrets
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from signal import SIGTERM, signal
@@ -28,16 +28,12 @@ from lbgen.runtime.docker import container, container_files, helper_image, netwo
 from lbgen.runtime.docker.client import connect, docker_errors
 from lbgen.runtime.docker.container import ContainerSpec
 from lbgen.runtime.docker.container_files import File
-from lbgen.runtime.docker.converge import worker_pool
+from lbgen.runtime.docker.converge import StackContainer, worker_pool
 from lbgen.runtime.docker.labels import Record, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from docker import DockerClient
     from docker.models.containers import Container
-
-    from lbgen.runtime.docker.converge import StackContainer
 
 FILE = "endpoint-rules.json"
 ARGV = (helper_image.PYTHON, "-m", "lbgen.runtime.docker.endpoint_rules")

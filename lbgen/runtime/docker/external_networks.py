@@ -10,8 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, EngineError, Severity
+from lbgen.plan.model import Plan
 from lbgen.plan.overlay import with_endpoints, with_real_endpoints
 from lbgen.runtime.common import ports
+from lbgen.runtime.common.state import StackState
 from lbgen.runtime.docker import images, network, traffic_switch
 from lbgen.runtime.docker.client import connect, docker_errors
 from lbgen.runtime.docker.converge import list_containers
@@ -21,9 +23,6 @@ from lbgen.runtime.docker.labels import STACK, Record, Role
 if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
-
-    from lbgen.plan.model import Plan
-    from lbgen.runtime.common.state import StackState
 
 
 _SHARED = "container:"

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from lbgen.agent import state_file
 from lbgen.diagnostics import EngineError
+from lbgen.engines.api import Counts
 from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, read_counts, status_engine
 from lbgen.runtime.common.logs import Line, access_parser
 from lbgen.runtime.common.state import EndpointState, EngineState, StackState
@@ -21,9 +21,6 @@ from lbgen.runtime.docker import container, container_files, desired, helper_ima
 from lbgen.runtime.docker.client import connect, docker_errors
 from lbgen.runtime.docker.converge import StackContainer, list_containers
 from lbgen.runtime.docker.labels import STACK, Role, foreign_owner
-
-if TYPE_CHECKING:
-    from lbgen.engines.api import Counts
 
 
 def endpoint_health(

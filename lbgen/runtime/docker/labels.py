@@ -16,11 +16,11 @@ import msgspec
 from msgspec import Struct, field
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.plan.model import Plan  # noqa: TC001  # read at run time by saved
+from lbgen.plan.model import Plan  # read at run time by saved
 from lbgen.runtime.common import saved
 from lbgen.runtime.common.health import Member, members
 from lbgen.runtime.common.state import Address, lock, root, store
-from lbgen.runtime.standins.plan import StandInSet  # noqa: TC001  # read at run time by saved
+from lbgen.runtime.standins.plan import StandInSet  # read at run time by saved
 from lbgen.system_errors import remedy
 
 STACK = "io.lbgen.stack"

@@ -18,6 +18,8 @@ from msgspec.structs import replace
 
 from lbgen.agent.admin_client import fetch_json
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
+from lbgen.engines.api import Engine
+from lbgen.plan.model import Plan
 from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.driver import START_SECONDS
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
-    from lbgen.engines.api import Engine
-    from lbgen.plan.model import Plan
     from lbgen.runtime.docker.images import Image
 
 _ADMIN_PORT = 9901

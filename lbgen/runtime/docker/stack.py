@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError, without_errors
+from lbgen.engines.api import Engine
 from lbgen.plan.model import Mode, Plan
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.driver import RELOAD_SECONDS, Progress, ReloadOptions, Result, Step, UpOptions
 from lbgen.runtime.common.ports import connections as connections
 from lbgen.runtime.common.processes import defer_signals
 from lbgen.runtime.common.selection import for_routes
-from lbgen.runtime.common.state import lock
+from lbgen.runtime.common.state import StackState, lock
 from lbgen.runtime.docker import (
     container_engine,
     endpoint_rules,
@@ -48,9 +49,6 @@ from lbgen.runtime.standins.plan import describe_pools
 if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
-
-    from lbgen.engines.api import Engine
-    from lbgen.runtime.common.state import StackState
 
 
 def end(stack: StackState, progress: Callable[[Progress], None]) -> None:

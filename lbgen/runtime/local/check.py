@@ -8,13 +8,13 @@ import subprocess
 import time
 from pathlib import Path
 from signal import SIGTERM
-from typing import TYPE_CHECKING
 
 from lbgen.agent.admin_client import SETTLE, fetch_json
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import Binary, CheckSpec, Deployed, Engine, target_version
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import Rendered, render_with
+from lbgen.plan.model import Plan
 from lbgen.plan.overlay import with_addresses, with_admin, with_ports, with_version, without_admin
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.executables import find_checker, find_for
@@ -32,9 +32,6 @@ from lbgen.runtime.local.spawn import (
     spawn,
     stop,
 )
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
 
 _LOG = "checker.log"
 

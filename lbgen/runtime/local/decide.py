@@ -6,14 +6,14 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
-from lbgen.engines.api import engine, engine_names
+from lbgen.engines.api import Binary, Engine, ProcessSpec, engine, engine_names
 from lbgen.engines.rendered import MANIFEST, Rendered, render_with
+from lbgen.plan.model import Plan
 from lbgen.plan.model import Protocol as Transport
 from lbgen.plan.overlay import (
     with_admin,
@@ -24,22 +24,16 @@ from lbgen.plan.overlay import (
     with_version,
 )
 from lbgen.runtime.common import ports, selection, state
-from lbgen.runtime.common.driver import RELOAD_SECONDS
+from lbgen.runtime.common.driver import RELOAD_SECONDS, UpOptions
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.issued_certificates import with_store
 from lbgen.runtime.common.reload import obstacles, other_version, refusal
-from lbgen.runtime.common.selection import ensure_kernel, for_routes, judge_with_resolvers
+from lbgen.runtime.common.selection import Skipped, ensure_kernel, for_routes, judge_with_resolvers
+from lbgen.runtime.common.state import EngineState, StackState
+from lbgen.runtime.local.engine_process import EngineProcess
 from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest
 from lbgen.runtime.local.spawn import engine_user
 from lbgen.runtime.standins.plan import StandInSet, plan_stand_ins, stand_in_pools
-
-if TYPE_CHECKING:
-    from lbgen.engines.api import Binary, Engine, ProcessSpec
-    from lbgen.plan.model import Plan
-    from lbgen.runtime.common.driver import UpOptions
-    from lbgen.runtime.common.selection import Skipped
-    from lbgen.runtime.common.state import EngineState, StackState
-    from lbgen.runtime.local.engine_process import EngineProcess
 
 _LOOPBACK = "127.0.0.1"
 

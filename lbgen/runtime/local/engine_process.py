@@ -13,21 +13,19 @@ from msgspec import Struct, field
 
 from lbgen.agent.run import import_modules, serve
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
+from lbgen.engines.api import Binary, ProcessSpec
 from lbgen.plan.model import Plan, Protocol
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.logs import tail
 from lbgen.runtime.common.ports import LOOPBACK
-from lbgen.runtime.common.processes import closed, group_members, wait_heard, workers
+from lbgen.runtime.common.processes import ProcessId, closed, group_members, wait_heard, workers
 from lbgen.runtime.common.state import AGENT_LOG
 from lbgen.runtime.local.exec_wrapper import drop_privileges, join_network
+from lbgen.runtime.local.network import Network
 from lbgen.runtime.local.spawn import KILLED, Process, User, engine_user, how_ended, spawn, spawn_own, stop
 
 if TYPE_CHECKING:
     import subprocess
-
-    from lbgen.engines.api import Binary, ProcessSpec
-    from lbgen.runtime.common.processes import ProcessId
-    from lbgen.runtime.local.network import Network
 
 
 LOG = "engine.log"

@@ -12,23 +12,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from lbgen.diagnostics import Diagnostic  # noqa: TC001  # read at run time by `decode`, as all that messages consist of
+from lbgen.diagnostics import Diagnostic  # read at run time by `decode`, as all that messages consist of
 from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engine as engine_by_name
-from lbgen.plan.model import Plan  # noqa: TC001  # as above
+from lbgen.plan.model import Plan  # as above
 from lbgen.runtime.common.driver import Progress
 from lbgen.runtime.common.saved import DecodeError, decode, encode, from_plain
-from lbgen.runtime.common.state import StackState  # noqa: TC001  # as above
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
+from lbgen.runtime.common.state import StackState  # as above
 
 _NOT_SERVED = frozenset({"uses", "spans", "use_spans"})  # fields of a plan
 

@@ -12,18 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.plan.model import Plan
 from lbgen.runtime.common.processes import CLONE_NEWNET, set_netns
 from lbgen.runtime.local.spawn import Process, User, spawn, stop
 from lbgen.system_errors import to_diagnostic
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
-
 
 _R = TypeVar("_R")
 ADDRESSES = IPv4Network("10.213.0.0/16")

@@ -5,13 +5,23 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError
+from lbgen.engines.api import Engine
+from lbgen.plan.model import Plan
 from lbgen.runtime.common import state
-from lbgen.runtime.common.driver import Action, Decision, PartChange, PartKind, agent_action, reads_by_itself
+from lbgen.runtime.common.driver import (
+    Action,
+    Decision,
+    PartChange,
+    PartKind,
+    ReloadOptions,
+    UpOptions,
+    agent_action,
+    reads_by_itself,
+)
 from lbgen.runtime.common.reload import refusal
-from lbgen.runtime.common.state import lock
+from lbgen.runtime.common.state import StackState, lock
 from lbgen.runtime.local import stack_processes
 from lbgen.runtime.local.decide import (
     SavedEngine,
@@ -29,16 +39,9 @@ from lbgen.runtime.local.decide import (
     saved_engine,
     with_certificates,
 )
-from lbgen.runtime.local.messages import ReloadRequest
+from lbgen.runtime.local.messages import EngineChoice, ReloadRequest
+from lbgen.runtime.local.stack_processes import SavedStack
 from lbgen.runtime.standins.plan import stand_in_pools
-
-if TYPE_CHECKING:
-    from lbgen.engines.api import Engine
-    from lbgen.plan.model import Plan
-    from lbgen.runtime.common.driver import ReloadOptions, UpOptions
-    from lbgen.runtime.common.state import StackState
-    from lbgen.runtime.local.messages import EngineChoice
-    from lbgen.runtime.local.stack_processes import SavedStack
 
 
 def preview_up(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Decision:

@@ -11,7 +11,6 @@ from contextlib import closing, contextmanager
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -27,7 +26,9 @@ from lbgen.runtime.common.executables import find_for
 from lbgen.runtime.common.issued_certificates import with_self_signed
 from lbgen.runtime.common.state import AGENT_LOG
 from lbgen.runtime.local.engine_process import LOG, EngineProcess, failure, spawn_engine
+from lbgen.runtime.local.network import Network
 from lbgen.runtime.local.spawn import (
+    Process,
     User,
     accessible_copy,
     chown_tree,
@@ -36,10 +37,6 @@ from lbgen.runtime.local.spawn import (
     is_reachable,
     make_engine_directory,
 )
-
-if TYPE_CHECKING:
-    from lbgen.runtime.local.network import Network
-    from lbgen.runtime.local.spawn import Process
 
 
 def start(

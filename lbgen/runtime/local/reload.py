@@ -6,27 +6,23 @@ import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from signal import Signals
 
 from lbgen.agent.admin_client import fetch_text
 from lbgen.agent.state_file import replace_file
 from lbgen.agent.steering import steering_files
 from lbgen.diagnostics import EngineError
+from lbgen.engines.api import Engine, ProcessSpec
 from lbgen.engines.rendered import MANIFEST, Rendered, exchange
+from lbgen.plan.model import Plan
 from lbgen.runtime.common.driver import reads_by_itself
 from lbgen.runtime.common.reload import Change
 from lbgen.runtime.common.running_engine import RunningEngine
 from lbgen.runtime.local.check import check
 from lbgen.runtime.local.decide import changed_files, claim_new_ports, engine_reload, manifest
+from lbgen.runtime.local.engine_process import EngineProcess
 from lbgen.runtime.local.process import wait_listening
 from lbgen.runtime.local.spawn import User, engine_user
-
-if TYPE_CHECKING:
-    from signal import Signals
-
-    from lbgen.engines.api import Engine, ProcessSpec
-    from lbgen.plan.model import Plan
-    from lbgen.runtime.local.engine_process import EngineProcess
 
 _MOST = 10_000  # bytes of what an engine said that are shown
 _PREVIOUS = ".previous"  # the files before a change, beside them, with the number of the generation that they are of

@@ -18,17 +18,15 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.engines.api import Binary
 from lbgen.runtime.common.processes import ProcessId, group_members, wait_until
 from lbgen.runtime.local.exec_wrapper import split_arguments
-
-if TYPE_CHECKING:
-    from lbgen.engines.api import Binary
 
 
 class User(Struct, frozen=True):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from lbgen.diagnostics import EngineError, LbgenError
+from lbgen.engines.api import Engine
+from lbgen.plan.model import Plan
 from lbgen.runtime.common import logs, ports, selection, state
 from lbgen.runtime.common.driver import Progress, ReloadOptions, Result, Step, UpOptions
+from lbgen.runtime.common.logs import Line
 from lbgen.runtime.common.ports import connections as connections
 from lbgen.runtime.common.processes import defer_signals
-from lbgen.runtime.common.state import lock
+from lbgen.runtime.common.state import StackState, lock
 from lbgen.runtime.local import stack_processes, supervisor_client
 from lbgen.runtime.local.decide import (
     is_serving,
@@ -26,12 +28,6 @@ from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartReque
 from lbgen.runtime.local.preview import preview_reload as preview_reload
 from lbgen.runtime.local.preview import preview_up as preview_up
 from lbgen.runtime.standins.plan import describe_pools
-
-if TYPE_CHECKING:
-    from lbgen.engines.api import Engine
-    from lbgen.plan.model import Plan
-    from lbgen.runtime.common.logs import Line
-    from lbgen.runtime.common.state import StackState
 
 
 def end(stack: StackState, progress: Callable[[Progress], None]) -> None:

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, without_errors
 from lbgen.engines.api import Binary, engine_names
 from lbgen.engines.health import Watched
+from lbgen.plan.model import Plan
 from lbgen.runtime.common import readiness, saved, state
 from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.health import members
@@ -22,19 +22,18 @@ from lbgen.runtime.common.processes import ProcessId
 from lbgen.runtime.common.reload import Change, ReloadOutcome, reload_all
 from lbgen.runtime.common.state import lock
 from lbgen.runtime.local.decide import accept_request, assign_stand_ins, plan_for
-from lbgen.runtime.local.messages import StartRequest  # noqa: TC001  # read at run time by saved
+from lbgen.runtime.local.engine_process import EngineProcess
+from lbgen.runtime.local.messages import (
+    EngineChoice,
+    ReloadRequest,
+    StartRequest,  # read at run time by saved
+)
 from lbgen.runtime.local.network import Network, network
 from lbgen.runtime.local.process import start, wait_listening, with_free_admin_port
 from lbgen.runtime.local.reload import LocalEngine, prepare_change, previous, remove_previous
 from lbgen.runtime.local.spawn import engine_user, make_engine_directory
 from lbgen.runtime.local.stand_ins import StandIns
 from lbgen.runtime.standins.plan import StandInSet, stand_in_pools
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
-    from lbgen.runtime.local.engine_process import EngineProcess
-    from lbgen.runtime.local.messages import EngineChoice, ReloadRequest
-
 
 SCHEMA = 1  # of the file of the saved stack
 _FILE = "saved"

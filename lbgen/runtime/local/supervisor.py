@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -22,9 +22,12 @@ from msgspec.structs import replace
 import lbgen.codes  # noqa: F401  # where descriptors run out a finding could not import it any more
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
 from lbgen.runtime.common import state
+from lbgen.runtime.common.driver import Progress
 from lbgen.runtime.common.processes import ProcessId
 from lbgen.runtime.common.reload import REMEDY, internal_error, refusal
+from lbgen.runtime.common.state import EngineState
 from lbgen.runtime.local import stack_processes
+from lbgen.runtime.local.engine_process import EngineProcess
 from lbgen.runtime.local.messages import (
     Connection,
     ControlSocket,
@@ -35,18 +38,9 @@ from lbgen.runtime.local.messages import (
     TakeoverRequest,
 )
 from lbgen.runtime.local.spawn import how_ended
-from lbgen.runtime.local.stack_processes import StackProcesses
+from lbgen.runtime.local.stack_processes import SavedStack, StackProcesses
 from lbgen.runtime.local.takeover import take_over
 from lbgen.system_errors import set_supervisor, to_diagnostic
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from lbgen.runtime.common.driver import Progress
-    from lbgen.runtime.common.state import EngineState
-    from lbgen.runtime.local.engine_process import EngineProcess
-    from lbgen.runtime.local.stack_processes import SavedStack
-
 
 _FIRST_SECONDS, _LONGEST_SECONDS = 1.0, 30.0
 _WELL_SECONDS = 60.0  # of run time that reset the back-off

@@ -9,15 +9,15 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
 from lbgen.runtime.common import state
 from lbgen.runtime.common.driver import RELOAD_SECONDS, Progress, Step
 from lbgen.runtime.common.logs import tail
-from lbgen.runtime.common.processes import wait_until
+from lbgen.runtime.common.processes import ProcessId, wait_until
 from lbgen.runtime.common.reload import refusal
 from lbgen.runtime.common.saved import DecodeError
+from lbgen.runtime.common.state import StackState
 from lbgen.runtime.local.messages import (
     Answer,
     Connection,
@@ -29,11 +29,6 @@ from lbgen.runtime.local.messages import (
     connect,
 )
 from lbgen.runtime.local.spawn import how_ended, kill_all_in, own_command
-
-if TYPE_CHECKING:
-    from lbgen.runtime.common.processes import ProcessId
-    from lbgen.runtime.common.state import StackState
-
 
 STOP_SECONDS = 30.0
 CHILDREN: dict[int, subprocess.Popen[bytes]] = {}  # supervisors that this process started

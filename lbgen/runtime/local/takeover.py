@@ -8,26 +8,21 @@ import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from lbgen.runtime.common.driver import AGENT_FILES
+from lbgen.engines.api import Binary
+from lbgen.runtime.common import state
+from lbgen.runtime.common.driver import AGENT_FILES, Progress
 from lbgen.runtime.common.processes import ProcessId
 from lbgen.runtime.local import engine_process
 from lbgen.runtime.local.decide import saved_engine
 from lbgen.runtime.local.engine_process import EngineProcess
+from lbgen.runtime.local.messages import EngineChoice
 from lbgen.runtime.local.network import Network
 from lbgen.runtime.local.spawn import AdoptedProcess, SessionLeader, processes_in, session_leaders, session_of, stop
-from lbgen.runtime.local.stack_processes import StackProcesses, endpoint_states
+from lbgen.runtime.local.stack_processes import SavedStack, StackProcesses, endpoint_states
 from lbgen.runtime.local.stand_ins import StandIns
-
-if TYPE_CHECKING:
-    from lbgen.engines.api import Binary
-    from lbgen.runtime.common import state
-    from lbgen.runtime.common.driver import Progress
-    from lbgen.runtime.local.messages import EngineChoice
-    from lbgen.runtime.local.stack_processes import SavedStack
 
 
 def take_over(

@@ -22,13 +22,11 @@ from msgspec.structs import replace
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.runtime.common.driver import Action, PartChange, PartKind, Progress, Step
 from lbgen.runtime.common.logs import Line, access_parser
+from lbgen.runtime.common.state import Address
 from lbgen.runtime.docker.labels import OWNER, OWNER_PATH, foreign_owner, owner_labels
-from lbgen.runtime.orchestrators.model import OrchestratedStack, TaskState
+from lbgen.runtime.orchestrators.model import Deployment, Options, OrchestratedStack, Record, Service, TaskState
 
 if TYPE_CHECKING:
-    from lbgen.runtime.common.state import Address
-    from lbgen.runtime.orchestrators.model import Deployment, Options, Record, Service
-
     _Object = dict[str, Any]
 
 _PART_OF, _INSTANCE = "app.kubernetes.io/part-of", "app.kubernetes.io/instance"

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
+from lbgen.diagnostics import Diagnostic
+from lbgen.engines.rendered import Rendered
+from lbgen.plan.tiers import Tier
 from lbgen.runtime.common import saved
+from lbgen.runtime.common.driver import PartChange, Progress
+from lbgen.runtime.common.health import EndpointHealth
+from lbgen.runtime.common.logs import Line
 from lbgen.runtime.common.state import Address, EngineState, StackState, read_record, root, write_record
-
-if TYPE_CHECKING:
-    from lbgen.diagnostics import Diagnostic
-    from lbgen.engines.rendered import Rendered
-    from lbgen.plan.tiers import Tier
-    from lbgen.runtime.common.driver import PartChange, Progress
-    from lbgen.runtime.common.health import EndpointHealth
-    from lbgen.runtime.common.logs import Line
 
 SCHEMA, PLANS_SCHEMA = 1, 1  # of the files of a record
 

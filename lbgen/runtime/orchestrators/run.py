@@ -4,19 +4,15 @@ directory has a record of one."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.runtime.common.driver import GroupDecision, Progress, Result, Step, no_progress
+from lbgen.runtime.common.logs import Line
 from lbgen.runtime.common.state import StackState, lock
 from lbgen.runtime.orchestrators import kubernetes, model, swarm
-from lbgen.runtime.orchestrators.model import OrchestratedStack, Orchestrator
-
-if TYPE_CHECKING:
-    from lbgen.runtime.common.logs import Line
-    from lbgen.runtime.orchestrators.model import Deployment, Options, Record
+from lbgen.runtime.orchestrators.model import Deployment, Options, OrchestratedStack, Orchestrator, Record
 
 ORCHESTRATORS: dict[str, Orchestrator] = {"swarm": swarm, "kubernetes": kubernetes}
 

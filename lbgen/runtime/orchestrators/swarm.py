@@ -20,14 +20,13 @@ from lbgen.runtime.common.logs import Line, access_parser
 from lbgen.runtime.docker import images
 from lbgen.runtime.docker.client import connect, docker_errors
 from lbgen.runtime.docker.labels import foreign_owner, owner_labels
-from lbgen.runtime.orchestrators.model import OrchestratedStack, TaskState
+from lbgen.runtime.orchestrators.model import Deployment, Options, OrchestratedStack, Record, Service, TaskState
 from lbgen.runtime.orchestrators.names import label
 from lbgen.runtime.orchestrators.swarm_spec import HASH, TEMPLATE, name_of, network_of, wanted_services
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
-    from lbgen.runtime.orchestrators.model import Deployment, Options, Record, Service
     from lbgen.runtime.orchestrators.swarm_spec import Object, Wanted
 
 STACK = "io.lbgen.swarm"

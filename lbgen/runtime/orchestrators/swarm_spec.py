@@ -14,13 +14,12 @@ from msgspec import Struct
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.runtime.docker import images
 from lbgen.runtime.docker.client import docker_errors
+from lbgen.runtime.orchestrators.model import Deployment, Service
 from lbgen.runtime.orchestrators.names import label
 from lbgen.spec.quantities import parse_duration
 
 if TYPE_CHECKING:
     from docker import DockerClient
-
-    from lbgen.runtime.orchestrators.model import Deployment, Service
 
     Object = dict[str, Any]
 

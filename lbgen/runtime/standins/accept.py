@@ -13,11 +13,10 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from lbgen.agent.proxy_header import SIGNATURE
+from lbgen.runtime.standins.stand_in import StandInTls
 
 if TYPE_CHECKING:
     import socket
-
-    from lbgen.runtime.standins.stand_in import StandInTls
 
 _V1_LONGEST = 107
 _HANDSHAKE_SECONDS = 10.0

@@ -6,7 +6,6 @@ import asyncio
 import base64
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -26,9 +25,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, Arrival, body_of, reset
-
-if TYPE_CHECKING:
-    from lbgen.runtime.standins.stand_in import Behaviour
+from lbgen.runtime.standins.stand_in import Behaviour
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\n"  # what `read_request` has taken; `SM` follows
 

@@ -6,18 +6,14 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from lbgen.plan.model import TierOf
-from lbgen.runtime.common.driver import Progress, Step
+from lbgen.runtime.common.driver import Driver, Progress, Step
+from lbgen.runtime.common.logs import Line
 from lbgen.runtime.common.state import StackState, read_record, root, write_record
-
-if TYPE_CHECKING:
-    from lbgen.runtime.common.driver import Driver
-    from lbgen.runtime.common.logs import Line
 
 SCHEMA = 1  # of the record, there `format`
 

@@ -17,9 +17,11 @@ from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, wit
 from lbgen.engines.api import Engine, engine_of, local_engines, runs_in_kernel, target_version
 from lbgen.engines.verdicts import judge
 from lbgen.plan import tiers as planned
+from lbgen.plan.model import Plan
 from lbgen.plan.overlay import with_metrics, with_real_endpoints, with_version
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tier_simulation import l4_fronts
+from lbgen.plan.tiers import Tier
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.driver import (
     RELOAD_SECONDS,
@@ -32,18 +34,15 @@ from lbgen.runtime.common.driver import (
     ReloadOptions,
     Result,
     Step,
+    UpOptions,
 )
 from lbgen.runtime.common.route_probes import make_probes
 from lbgen.runtime.common.selection import ensure_runs_here
-from lbgen.runtime.common.state import lock
+from lbgen.runtime.common.state import StackState, lock
 from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.group import Group, Member
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
-    from lbgen.plan.tiers import Tier
-    from lbgen.runtime.common.driver import UpOptions
-    from lbgen.runtime.common.state import StackState
     from lbgen.spec.load import Topology
 
 

@@ -6,21 +6,16 @@ from collections.abc import Hashable, Iterable, Iterator
 from heapq import merge
 from ipaddress import ip_address
 from itertools import product
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from lbgen.plan.checks.context import list_names
+from lbgen.plan.checks.context import Context, list_names
 from lbgen.plan.field_scope import GUARDS
+from lbgen.plan.model import HostPattern, Match, Rule
 from lbgen.plan.precedence import covering_hosts
 from lbgen.plan.shadowing import covers
-from lbgen.spec.listener import Access
-
-if TYPE_CHECKING:
-    from lbgen.plan.checks.context import Context
-    from lbgen.plan.model import HostPattern, Match, Rule
-    from lbgen.spec.listener import Listener
-    from lbgen.spec.route import Route
+from lbgen.spec.listener import Access, Listener
+from lbgen.spec.route import Route
 
 _EVERY_CLIENT = "0.0.0.0/0"
 _Place = tuple[str, "HostPattern | None"]  # a listener, and a host

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Severity
 from lbgen.plan.checks.context import Context, list_names
+from lbgen.plan.model import Timeouts
 from lbgen.plan.policy import IDEMPOTENT
 from lbgen.plan.resolve_policies import forward_timeouts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.checks.context import Context
-    from lbgen.plan.model import Timeouts
     from lbgen.spec.match import Match, PathMatch
     from lbgen.spec.policy import Cors, Retries
     from lbgen.spec.route import Route

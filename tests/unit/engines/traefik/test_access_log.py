@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from lbgen.engines.traefik import ENGINE
 
 LINE = {
@@ -67,3 +69,12 @@ def test_a_router_on_several_entry_points_has_the_name_of_its_route():
     }
     found = {name: ENGINE.access_record(json.dumps({**LINE, "RouterName": name}))["route"] for name in names}
     assert found == names
+
+
+@pytest.mark.parametrize(
+    "router", ["~no-route~web@file", "web-~refused~web@file", "edge-web@file -> ~no-route~web@file"]
+)
+def test_what_no_route_takes_has_none(router):
+    record = ENGINE.access_record(json.dumps(LINE | {"RouterName": router}))
+    assert record is not None
+    assert record["route"] == ""

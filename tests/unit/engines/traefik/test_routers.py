@@ -32,7 +32,7 @@ def routers_of(plan: Plan) -> dict[str, Any]:
     """The routers but those that refuse TRACE."""
     files = {file.name: file.text for file in ENGINE.render(plan, "3.7")}
     found: dict[str, Any] = yaml.safe_load(files["dynamic/http.yaml"])["http"]["routers"]
-    return {name: data for name, data in found.items() if not name.startswith(("refused~", "hosts~"))}
+    return {name: data for name, data in found.items() if not name.startswith("~")}
 
 
 @cache
