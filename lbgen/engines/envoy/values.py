@@ -192,8 +192,8 @@ def _route(at: HttpRoute) -> dict[str, Data]:
 
 
 def _by_client(listener: Listener, routes: Sequence[Route]) -> bool:
-    asked = Placeholder(Fact.CLIENT_IP)
-    return asked in shared_facts(listener, routes) or any(asked in route_facts(route) for route in routes)
+    facts = {*shared_facts(listener, routes), *(each for route in routes for each in route_facts(route))}
+    return Placeholder(Fact.CLIENT_IP) in facts
 
 
 _PROXIED_PORT = "Envoy does not have the port of a PROXY header behind trusted proxies"
