@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
 import lbgen
@@ -129,7 +130,7 @@ def logged(outcome: Outcome, path: str) -> None:
     if not outcome.wrong:
         del told["data"]
     with Path(path).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(told) + "\n")
+        file.write(json.dumps(told, default=msgspec.to_builtins) + "\n")
 
 
 def _commit() -> str:
