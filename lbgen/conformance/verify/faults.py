@@ -45,6 +45,7 @@ from lbgen.plan.simulate import simulate
 from lbgen.runtime.standins.http1 import CONTROL
 
 _ONE_ATTEMPT = "route.forward.one_attempt"
+_EACH_ONCE = "route.retries.each_once"
 _NO_RETRY = "statuses.failures.kept_no_retry"  # an endpoint that closes where others are tried again
 _FAILED_TLS = "statuses.failures.tls"
 _OWN = 500  # a status that nobody retries unless asked
@@ -149,6 +150,15 @@ def _is_crowded(plan: Plan, route: Route) -> bool:
 
 
 def _route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCase]:
+    fewest = min(len(plan.pool(target.pool).endpoints) for target in action.targets if target.weight)
+    if action.retries is not None and action.retries.max >= fewest:  # more tries than endpoints
+        for one in _faults(plan, route, action, hit):
+            yield replace(one, case=replace(one.case, features=(*one.case.features, _EACH_ONCE)))
+    else:
+        yield from _faults(plan, route, action, hit)
+
+
+def _faults(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCase]:
     if sum(target.weight > 0 for target in action.targets) > 1:
         yield from _split(route, action, hit)
     for method in [hit.method] if hit.method != "GET" else ["GET", "POST"]:

@@ -16,6 +16,7 @@ from lbgen.conformance.case import Case, CaseFile
 from lbgen.conformance.engine_under_test import EngineUnderTest
 from lbgen.conformance.expected_difference import escape_target
 from lbgen.conformance.http2_client import fetch
+from lbgen.conformance.judge import without_default_port
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.prepare import Prepared, verdicts_on
 from lbgen.conformance.runner import CaseState, EngineSession, Result
@@ -273,7 +274,7 @@ class _Run:
             account = account_of(answer)
             split = len(simulate(plan, case.request).upstreams) > 1
             pool = "" if account is None or split else str(account["pool"])
-            location = restore_port(answer.header("location") or "", self.job.own_ports)
+            location = without_default_port(restore_port(answer.header("location") or "", self.job.own_ports))
             target = "" if account is None else escape_target(str(account["target"]))
             return answer.status, location, pool, target
 

@@ -167,7 +167,7 @@ _COMMON: dict[Feature, Verdict] = {
         "methods but POST, PATCH and LOCK, and only without a body or with one that came with the head or is "
         "buffered (buffering.request)",
         {
-            "route.retries.each_once": (f"{AT_TIMES}status 502", f"{AT_TIMES}tries"),
+            "route.retries.each_once": (f"{AT_TIMES}status 502", f"{AT_TIMES}tries", f"{AT_TIMES}time"),
             "route.retries.broken": "tries",
             "route.retries.unknown_methods": "tries",
         },
