@@ -24,6 +24,7 @@ from lbgen.plan.simulate import simulate
 SERVER = "statuses.failures.server"  # what some engines say of themselves in answers of HTTP/2 endpoints
 OTHER_NAME = "listener.tls.client.other_name"
 BODY = "timeouts.idle.body"
+STICKY = "pool.sticky.cookie"  # of engines whose cookies have values of their own
 TUNNEL = ("timeouts.idle.tunnel", "timeouts.idle.tunnel_end")
 ALIKE = "route.retries.alike"  # causes that an engine cannot tell apart
 ONE_TIMER = ("timeouts.response.routes", "timeouts.response.longer")  # of engines with one for response and idle

@@ -18,6 +18,7 @@ from lbgen.conformance.expected_difference import escape_target
 from lbgen.conformance.transport import without_verification
 from lbgen.conformance.verify.cases import (
     SERVER,
+    STICKY,
     distinct_client,
     has_http2_upstream,
     is_limited_by_client,
@@ -141,6 +142,8 @@ def _also(plan: Plan, request: Request) -> Iterator[str]:
     """What excuses a difference because of where the request goes."""
     yield from server_name_excuses(plan.listener(request.listener), request)
     for upstream in simulate(plan, request).upstreams:
+        if plan.pool(upstream.pool).sticky is not None:
+            yield STICKY
         if any(e.backup and e.authority == upstream.endpoint for e in plan.pool(upstream.pool).endpoints):
             yield "pool.sticky.backup"
     if has_http2_upstream(plan, request):

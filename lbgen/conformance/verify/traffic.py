@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from lbgen.conformance.verify import pools
 from lbgen.conformance.verify.cases import (
+    STICKY,
     ScheduledCase,
     alone_case,
     distinct_client,
@@ -153,7 +154,9 @@ def _on_listener(plan: Plan, listener: Listener, found: list[tuple[Route, Reques
         chosen = plain[:_TOGETHER]
         params = {"requests": [hit for _, hit in chosen]}
         names = [route.name for route, _ in chosen]
-        yield script_case("4.kept-connection", "kept_connection_serves", plain[0][1], params, (), *names)
+        targets = [plan.pool(target.pool) for route, _ in chosen for target in getattr(route.action, "targets", ())]
+        features = (STICKY,) if any(pool.sticky is not None for pool in targets) else ()
+        yield script_case("4.kept-connection", "kept_connection_serves", plain[0][1], params, features, *names)
 
 
 def _on_route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCase]:

@@ -250,7 +250,10 @@ _SUPPORT: dict[Feature, Verdict] = {
     "pool.sticky": habit(
         "the cookie's value is Traefik's own, so that other engines do not know it, and of a split it holds once the "
         "target is chosen",
-        {"pool.sticky.routes": ("pool", "endpoint", "header")},
+        {
+            "pool.sticky.routes": ("pool", "endpoint", "header"),
+            "pool.sticky.cookie": (f"{AT_TIMES}pool", f"{AT_TIMES}endpoint", f"{AT_TIMES}header set-cookie"),
+        },
     ),
     "pool.proxy_protocol": refused("Traefik sends PROXY headers on L4 routes only; HAProxy and Envoy can"),
     "metrics": emulated(
