@@ -28,6 +28,23 @@ def plan_of(pool: dict[str, Any], **route: Any) -> lbgen.Plan:
     return lbgen.plan(lbgen.load(data))
 
 
+def test_a_pool_of_one_endpoint_is_tried_by_the_share_that_it_gets() -> None:
+    plan = lbgen.plan(
+        lbgen.load(
+            {
+                "version": 1,
+                "name": "t",
+                "listeners": {"web": {"port": 8080}},
+                "pools": {name: {"endpoints": [{"address": f"10.0.0.{n}:80"}]} for n, name in enumerate("ab", 1)},
+                "routes": [
+                    {"name": "r", "forward": [{"pool": "a", "weight": 9}, {"pool": "b", "weight": 1}]},
+                ],
+            }
+        )
+    )
+    assert not_tried(plan) == ()
+
+
 @pytest.mark.parametrize("example", sorted(path.parent.name for path in EXAMPLES.glob("*/topology.yaml")))
 def test_every_field_of_the_examples_is_tried(example: str) -> None:
     topology = lbgen.load(EXAMPLES / example / "topology.yaml")
