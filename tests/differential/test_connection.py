@@ -107,6 +107,8 @@ def test_heads(subject: EngineUnderTest) -> None:
                 found = check_safe(ready.whole, request, answer)
             if subject.engine == "traefik":
                 found = (each for each in found if each.kind is not Kind.HEADER or each.name not in TRAEFIK_S)
+            if subject.engine == "nginx":  # its habit: such names are dropped
+                found = (each for each in found if each.got is not None or not {".", "!"} & set(each.name))
             return [f"{request.target} {request.listener} {request.headers[1:]}: {each.sentence}" for each in found]
 
         with ThreadPoolExecutor(4) as pool:

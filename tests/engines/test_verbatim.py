@@ -9,7 +9,7 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import LbgenError
-from lbgen.engines.api import engine, engine_names
+from lbgen.engines.api import engine, local_engines
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.check import check
 from tests.support.engine_lists import L7_ENGINES
@@ -83,7 +83,7 @@ def topology(texts: dict[str, dict[str, str]], port: int = 8080, mode: str = "l7
 
 def test_all_places_are_tried() -> None:
     assert {name: set(SHOWN[name]) for name in SHOWN} == {
-        name: {place for place, _ in engine(name).insertion_points} - {"stream"} for name in engine_names()
+        name: {place for place, _ in engine(name).insertion_points} - {"stream"} for name in local_engines()
     }
 
 

@@ -244,8 +244,8 @@ def test_what_cannot_is_skipped_unless_it_was_named(fake, monkeypatch):
     wanted = replace(plan(), uses=(Use("route.retries", "routes[0].retries"),))
     refusing = Refusing(fake.program, name="refusing")
     both = {"fake": fake, "refusing": refusing}
-    monkeypatch.setattr("lbgen.runtime.stack_request.installed", lambda: both)
-    monkeypatch.setattr("lbgen.engines.verdicts.engines", lambda: both)
+    monkeypatch.setattr("lbgen.runtime.stack_request.local_engines", lambda: both)
+    monkeypatch.setattr("lbgen.engines.verdicts.local_engines", lambda: both)
     with api.up(wanted, runtime="local") as stack:
         assert [x.name for x in stack.engines] == ["fake"]
         ((name, (reason,)),) = stack.skipped
