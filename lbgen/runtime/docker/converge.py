@@ -144,7 +144,9 @@ class Converger(Struct):
         """Rename it; it continues to run."""
         self.changed = True
         with docker_errors(f"renaming the container {each.name}"):
-            if each.name.endswith(ASIDE):  # left by an `up` that was killed
+            if each.name.endswith(ASIDE):  # left by an `up` that was killed, or that docker left
+                if each.running:  # clients may have kept connections to it
+                    each.handle.stop(timeout=STOP_SECONDS)
                 container.remove(each.handle)
                 return
             self._aside.append(each)
