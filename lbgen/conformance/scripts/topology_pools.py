@@ -279,7 +279,7 @@ def _connections_used(ctx: ScriptContext, count: int) -> tuple[set[tuple[str, in
 
     def came() -> list[tuple[str, int]]:
         seen = (x for x in tuple(ctx.endpoints.seen) if x.at >= begun and x.name in names)
-        return [(x.name, x.connection) for x in seen if not _is(x.target, path)]
+        return [(x.name, x.connection) for x in seen if x.target != path]
 
     with ctx.connect(ctx.params["request"]) as stream:
         for _ in range(_MOST):

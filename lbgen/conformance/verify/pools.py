@@ -80,7 +80,9 @@ def kept_case(pool: Pool, hit: Request, route: Route, *excuses: str) -> Schedule
     as copies or questions; `excuses` are those of these."""
     idle = pool.keepalive_idle if pool.keepalive_idle <= _LONGEST_IDLE else 0
     names = [f"{pool.name}-{n}" for n, endpoint in enumerate(pool.endpoints) if endpoint.weight and not endpoint.backup]
-    path = None if pool.active is None else pool.active.path
+    path = None if pool.active is None or pool.active.port is not None else pool.active.path
+    if path is not None and hit.target == path:  # tells requests from checks
+        hit = replace(hit, target=f"{hit.target}{'&' if '?' in hit.target else '?'}kept")
     params = {"request": hit, "names": names, "keepalive": pool.keepalive, "idle_ms": idle, "path": path}
     features = ("pool.connections.keepalive", "pool.connections.keepalive_idle", *excuses)
     tried = [f"{pool.field}.connections.keepalive"] + ([f"{pool.field}.connections.keepalive_idle"] if idle else [])
