@@ -156,8 +156,8 @@ def _on_listener(plan: Plan, listener: Listener, found: list[tuple[Route, Reques
         params = {"requests": [hit for _, hit in chosen]}
         names = [route.name for route, _ in chosen]
         targets = [plan.pool(target.pool) for route, _ in chosen for target in getattr(route.action, "targets", ())]
-        features = (STICKY,) if any(pool.sticky is not None for pool in targets) else ()
-        yield script_case("4.kept-connection", "kept_connection_serves", plain[0][1], params, features, *names)
+        excuses = (STICKY,) if any(pool.sticky is not None for pool in targets) else ()
+        yield script_case("4.kept-connection", "kept_connection_serves", plain[0][1], params, excuses, *names)
 
 
 def _on_route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCase]:
