@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import http.client
 import ssl
+import tempfile
 import threading
 import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +24,6 @@ from tests.support.engine_lists import need_binary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from lbgen.runtime.local.engine_process import EngineProcess
 
@@ -105,7 +106,9 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def secured(folder: Path, *, trusted: bool, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
     """TLS of a server for localhost, whose authority Envoy takes for one of the system, or not."""
-    for each in (folder, folder.parent, folder.parent.parent):  # Envoy may run as another user
+    for each in (folder, *folder.parents):  # Envoy may run as another user
+        if each == Path(tempfile.gettempdir()):
+            break
         each.chmod(0o755)
     certificates.make(folder, (certificates.Spec("local", ("localhost",)),))
     if trusted:
