@@ -150,7 +150,8 @@ def _is_crowded(plan: Plan, route: Route) -> bool:
 
 
 def _route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCase]:
-    fewest = min(len(plan.pool(target.pool).endpoints) for target in action.targets if target.weight)
+    pools = [plan.pool(target.pool) for target in action.targets if target.weight]
+    fewest = min(sum(endpoint.weight > 0 for endpoint in pool.endpoints) for pool in pools)
     if action.retries is not None and action.retries.max >= fewest:  # more tries than endpoints
         for one in _faults(plan, route, action, hit):
             yield replace(one, case=replace(one.case, features=(*one.case.features, _EACH_ONCE)))

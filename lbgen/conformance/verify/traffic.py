@@ -90,7 +90,9 @@ def _forwarded(plan: Plan, route: Route, action: Forward, hit: Request, seen: se
         share = {target.pool: deviation_bounds(target.weight / total) for target in targets}
         params = {"request": hit, "times": TIMES, "by": "pool", "share": share}
         tried = tuple(field for target in targets for field in reached_fields(plan.pool(target.pool)))
-        yield alone_case("4.split", "shares_hold", hit, params, ("route.forward.split",), route.name, tried=tried)
+        yield alone_case(
+            "4.split", "shares_hold", hit, params, ("route.forward.split", STICKY), route.name, tried=tried
+        )
     for mirror in action.mirrors:
         low, high = deviation_bounds(mirror.percent / 100)
         params = {"request": hit, "pool": mirror.pool, "times": TIMES, "copies": (low, high)}
