@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from lbgen.conformance.engine_under_test import EngineUnderTest
 
 _TOGETHER = 8  # attacks at a time
+_QUIET = 0.3  # seconds without an arrival
 
 
 class SafetyReport(Struct):
@@ -91,6 +93,7 @@ def attack_engine(plan: Plan, clients: Clients, group: Endpoints, most: int | No
     not_tried = [f"{name}: none of its routes takes a plain GET of everybody" for name in l7 if name not in known]
     plain: dict[str, Message] = {}  # what arrives of a plain request, by listener
     breaches: list[Breach] = []
+    _settle(group)
     group.arrivals.clear()
     for name, (target, *_) in known.items():
         breaches += [Breach("S4", "a plain request", each) for each in clients.serve_innocent(target)]
@@ -111,6 +114,14 @@ def attack_engine(plan: Plan, clients: Clients, group: Endpoints, most: int | No
     for breach in breaches:
         first.setdefault((breach.rule, breach.attack), breach)
     return SafetyReport(len(every) + len(every_flood), list(first.values()), not_tried)
+
+
+def _settle(group: Endpoints) -> None:
+    """Wait for copies, by mirrors, of the requests that asked whether the engine serves: nobody sent them later."""
+    seen = -1
+    while seen != len(group.arrivals):
+        seen = len(group.arrivals)
+        time.sleep(_QUIET)
 
 
 def _flood(flood: Flood, clients: Clients, target: Target) -> Iterator[str]:
