@@ -21,7 +21,7 @@ from lbgen.conformance.safety.endpoint import MARK, Endpoints, Message, endpoint
 from lbgen.conformance.safety.judge import Breach, asked_about, judge_arrival
 from lbgen.conformance.transport import without_verification
 from lbgen.conformance.wait_ready import wait_ready
-from lbgen.plan.model import Mode, Plan, PoolProtocol
+from lbgen.plan.model import Forward, Mode, Plan, PoolProtocol
 from lbgen.runtime.local.process import run_engine
 
 if TYPE_CHECKING:
@@ -144,6 +144,8 @@ def _attack(clients: Clients, attack: Attack) -> Iterator[Breach]:
 
 
 def _judge(plan: Plan, group: Endpoints, every: Mapping[str, Attack], plain: Mapping[str, Message]) -> Iterator[Breach]:
+    rewrites = [each.action.rewrite for each in plan.routes if isinstance(each.action, Forward)]
+    replaced = {each.path for each in rewrites if each is not None}
     for arrival in tuple(group.arrivals):
         marks = sorted(each.decode() for each in arrival.marks)
         attack = next((every[each] for each in marks if each in every), None)
@@ -151,6 +153,8 @@ def _judge(plan: Plan, group: Endpoints, every: Mapping[str, Attack], plain: Map
             yield from judge_arrival(plan, attack, arrival, plain[attack.target.listener])
         elif not marks and arrival.message is not None and asked_about(plan, arrival.pool, arrival.message) is not None:
             continue  # a service learns neither body nor other fields, where an attack may have its mark
+        elif not marks and arrival.message is not None and arrival.message.target.partition("?")[0] in replaced:
+            continue  # the route replaces the path, where an attack may have its mark
         elif arrival.problem or len(marks) != 1:
             shown = f"{arrival.problem} {(arrival.head + arrival.body)[:300]!r}"
             yield Breach("S1", "none", f"a request that nobody sent, or bytes of several clients in one: {shown}")
