@@ -14,6 +14,7 @@ from lbgen.conformance.transport import transport_for, without_verification
 from lbgen.conformance.verify.requests import clause_requests
 from lbgen.diagnostics import counted
 from lbgen.json_types import Record
+from lbgen.plan.addresses import is_every_address
 from lbgen.plan.auth import Auth
 from lbgen.plan.error_pages import ErrorPage
 from lbgen.plan.model import Forward, Mode, Plan
@@ -227,7 +228,7 @@ def _print(outcome: Outcome) -> tuple[object, ...]:
 def _changed(before: Plan, after: Plan, kind: tuple[str, str, str], group: list[Request]) -> ChangedAnswer:
     smallest = min((_shrunk(before, after, kind, request) for request in group), key=_size)
     listener = before.listener(kind[0])
-    host = "127.0.0.1" if listener.address in ("0.0.0.0", "::") else listener.address  # noqa: S104  # compared with
+    host = "127.0.0.1" if is_every_address(listener.address) else listener.address
     asked = replace(smallest, client="")
     transport = transport_for(listener, asked, without_verification(listener, asked))
     line = curl((host, listener.port), asked, transport)

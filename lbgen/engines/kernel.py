@@ -63,11 +63,6 @@ def family(address: str) -> str:
     return "ip6" if ":" in address else "ip"
 
 
-def is_every_address(address: str) -> bool:
-    """Whether a listener is at every address of the host."""
-    return address in ("0.0.0.0", "::")  # noqa: S104  # compared, not bound
-
-
 def forward_of(route: Route) -> Forward:
     """The action of an L4 route."""
     if not isinstance(route.action, Forward):

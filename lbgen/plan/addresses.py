@@ -1,4 +1,4 @@
-"""Addresses of clients: an IPv4-mapped IPv6 address is the IPv4 address."""
+"""Addresses of clients, where an IPv4-mapped IPv6 address is the IPv4 address, and of listeners."""
 
 from __future__ import annotations
 
@@ -18,3 +18,8 @@ def is_within(client: str, networks: Iterable[str]) -> bool:
     """Whether the client's address belongs to one of the networks, which are in CIDR form."""
     address = client_ip(client)
     return any(address in ip_network(network) for network in networks)
+
+
+def is_every_address(address: str) -> bool:
+    """Whether a listener is at every address of the host."""
+    return address in ("0.0.0.0", "::")  # noqa: S104  # compared, not bound

@@ -108,10 +108,15 @@ def parse_location(value: object) -> str:
         if isinstance(part, Mention) and part.name not in _AUTHORITY_PARTS and not part.is_group:
             message = f"a client could choose the host by {{{part.name}}}"
             raise invalid("LB117", message, "write the host, {host} or a group of the matched path")
-    plain = "".join(part for part in split_text(rest) if isinstance(part, str))
+    _check_rest(rest)
+    return text
+
+
+def _check_rest(text: str) -> None:
+    """LB117 for characters, beside placeholders, that no path and query have."""
+    plain = "".join(part for part in split_text(text) if isinstance(part, str))
     if not _ADDRESS_REST.fullmatch(plain):
         raise invalid("LB117", f'"{shorten(plain)}" has characters that a URI cannot have', "percent-encode them")
-    return text
 
 
 def parse_login(value: object) -> str:
@@ -123,9 +128,7 @@ def parse_login(value: object) -> str:
     if re.match(r"/[/\\{]", text):
         message = f'a client could choose the host by what follows the first slash of "{shorten(text)}"'
         raise invalid("LB117", message, "write /PATH with text before the first placeholder, such as /login?rd={uri}")
-    plain = "".join(part for part in split_text(text) if isinstance(part, str))
-    if not _ADDRESS_REST.fullmatch(plain):
-        raise invalid("LB117", f'"{shorten(plain)}" has characters that a URI cannot have', "percent-encode them")
+    _check_rest(text)
     return text
 
 

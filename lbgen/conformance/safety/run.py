@@ -117,7 +117,7 @@ def attack_engine(plan: Plan, clients: Clients, group: Endpoints, most: int | No
 
 
 def _settle(group: Endpoints) -> None:
-    """Wait for copies, by mirrors, of the requests that asked whether the engine serves: nobody sent them later."""
+    """Wait until the copies that mirrors get of readiness requests have arrived, as no attack explains them."""
     seen = -1
     while seen != len(group.arrivals):
         seen = len(group.arrivals)

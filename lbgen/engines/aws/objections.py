@@ -9,11 +9,11 @@ from lbgen.engines.aws import matching, pool_objections
 from lbgen.engines.aws.actions import literal, media_type, rules_of
 from lbgen.engines.aws.listeners import web_rules
 from lbgen.engines.aws.upstreams import INTERVAL, THRESHOLD, TIMEOUT
+from lbgen.plan.addresses import is_every_address
 from lbgen.plan.model import Balance, Forward, Listener, Mode, Plan, Pool, Redirect, Respond, Route
 
 _MEDIA = ("application/javascript", "application/json", "text/css", "text/html", "text/plain")
 _LONGEST_BODY = 1024
-_ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104
 _MOST_TARGETS = 5  # target groups of one action
 _HEAVIEST = 999
 
@@ -49,7 +49,7 @@ def _http2(plan: Plan) -> Iterator[Objection]:
 
 
 def _listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
-    if listener.address_written and listener.address not in _ANY_ADDRESS:
+    if listener.address_written and not is_every_address(listener.address):
         why = refused("a load balancer gets its addresses from its subnets; leave it out, or name clients in `access`")
         yield Objection(why, f"{listener.field}.address")
     if listener.access is not None and listener.access.deny:

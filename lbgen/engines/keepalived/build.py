@@ -8,8 +8,9 @@ from ipaddress import ip_address
 
 from lbgen.engines.keepalived.upstreams import VRRP, addresses, backups, is_direct, members, scheduler, table_name
 from lbgen.engines.keepalived.view import Check, EndpointView, Floating, Server, Service, Sorry, Status, Table, View
-from lbgen.engines.kernel import family, forward_of, is_every_address
+from lbgen.engines.kernel import family, forward_of
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.addresses import is_every_address
 from lbgen.plan.model import Endpoint, Listener, Plan, Pool, Protocol
 from lbgen.version import VERSION
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.keepalived.build import can_hold
 from lbgen.engines.keepalived.upstreams import MAX_WEIGHT, backups, is_direct, members, pairs, pools
-from lbgen.engines.kernel import balance, forward_of, is_every_address, unreachable_endpoints
+from lbgen.engines.kernel import balance, forward_of, unreachable_endpoints
+from lbgen.plan.addresses import is_every_address
 from lbgen.plan.model import Listener, Mode, Plan, Pool, Protocol, Route
 
 _ONE_SUCCESS = approximate(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
 
-from lbgen.engines.kernel import family, forward_of, is_every_address
+from lbgen.engines.kernel import family, forward_of
 from lbgen.engines.nftables import health_checks
 from lbgen.engines.nftables.run import endpoint_counter, route_counter
 from lbgen.engines.nftables.upstreams import (
@@ -42,6 +42,7 @@ from lbgen.engines.nftables.view import (
     View,
 )
 from lbgen.engines.text import Atom
+from lbgen.plan.addresses import is_every_address
 from lbgen.plan.model import Balance, L4Rule, Listener, Plan, Protocol, Route
 from lbgen.plan.policy import Access as PlanAccess
 from lbgen.version import VERSION

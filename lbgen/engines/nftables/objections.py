@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lbgen.engines.api import Objection, approximate, refused, version_key
-from lbgen.engines.kernel import balance, forward_of, is_every_address, unreachable_endpoints
+from lbgen.engines.kernel import balance, forward_of, unreachable_endpoints
 from lbgen.engines.nftables.upstreams import MAX_SLOTS, device, endpoints, is_direct, shares
+from lbgen.plan.addresses import is_every_address
 from lbgen.plan.model import Balance, Mode, Plan, Pool, Protocol, Route
 
 _UNTRACKED = "direct forwarding does not track connections, so the kernel cannot count them"

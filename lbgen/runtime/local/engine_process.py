@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from lbgen.agent.run import import_modules, serve
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.engines.api import Binary, ProcessSpec
+from lbgen.plan.addresses import is_every_address
 from lbgen.plan.model import Plan, Protocol
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.logs import tail
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 LOG = "engine.log"
 STOP_SECONDS = 5.0
 _AGENT_STOP_SECONDS = 2.0
-_EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared with, not bound
 
 
 class EngineProcess(Struct):
@@ -64,7 +64,7 @@ class EngineProcess(Struct):
     def address(self, listener: str) -> tuple[str, int]:
         """Host and port to connect to for the listener of that name; KeyError when there is none."""
         found = self.plan.listener(listener)
-        if self.network is not None and found.address in _EVERYWHERE:
+        if self.network is not None and is_every_address(found.address):
             return self.network.inside, found.port
         return ports.client_address(found.address), found.port
 

@@ -17,6 +17,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.plan.addresses import is_every_address
 from lbgen.plan.model import Plan
 from lbgen.runtime.common.processes import CLONE_NEWNET, set_netns
 from lbgen.runtime.local.spawn import Process, User, spawn, stop
@@ -212,7 +213,6 @@ def run_to_end(argv: Sequence[str], directory: Path, netns: int | None = None) -
 
 BUFFERS = ("tcp_rmem", "tcp_wmem")
 SMALL_BUFFERS = "4096 65536 131072"  # bytes of a TCP socket: least, at first, most
-_ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared with, not bound
 _OUTSIDE6, _INSIDE6 = "fd6c:6267::1", "fd6c:6267::2"
 
 
@@ -247,7 +247,7 @@ def veth(plan: Plan) -> Iterator[Network]:
     """
     with network() as made:
         device = made.device
-        addresses = [ip_address(x.address) for x in plan.listeners if x.address not in _ANY]
+        addresses = [ip_address(x.address) for x in plan.listeners if not is_every_address(x.address)]
         addresses = [x for x in dict.fromkeys(addresses) if not x.is_loopback]
         small_buffers()
         made.run_inside(small_buffers)
